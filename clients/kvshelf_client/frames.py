@@ -1,0 +1,190 @@
+"""Framed binary: the media type ``application/vnd.kvshelf.frames.v1``.
+
+A stream is a sequence of frames; a frame is an 80-byte header, little-endian, and its payload::
+
+    offset  size  field
+         0     4  magic b"KVSF"
+         4     1  wire version, 1
+         5     1  kind: 1 block, 2 snapshot, 3 fallback (the payload is a JSON plan)
+         6     1  provenance: 1 replayed, 2 exact; 0 in a fallback frame
+         7     1  miss: 0 the payload is the record, else the number of a miss reason and the payload is filler
+         8     2  shard
+        10     2  reserved, 0
+        12     4  end_tokens: the end of the block, or the boundary of the snapshot, in tokens from the prompt's start
+        16     8  length of the payload in bytes
+        24     8  generation of the record, 0 in a frame that is sent up
+        32    32  key
+        64     8  xxh3_64 of the payload
+        72     8  xxh3_64 of the bytes 0..71
+
+A frame that turned into a miss keeps its announced length, filled with zeros, so that a stream's length is known before
+its first byte is sent.
+"""
+
+import struct
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import NamedTuple
+
+import xxhash
+
+from kvshelf_client.errors import FrameError
+from kvshelf_client.words import MissReason, Provenance
+
+MEDIA_TYPE = "application/vnd.kvshelf.frames.v1"
+WIRE_VERSION = 1
+HEADER_BYTES = 80
+KEY_BYTES = 32
+
+_MAGIC = b"KVSF"
+_FIELDS = struct.Struct("<4sBBBBHHIQQ32sQ")
+_HEADER_CHECKSUM = struct.Struct("<Q")
+
+
+class FrameKind(IntEnum):
+    """What a frame carries. The first two equal :class:`~kvshelf_client.words.RecordClass`."""
+
+    BLOCK = 1
+    SNAPSHOT = 2
+    FALLBACK = 3
+
+
+class FrameHeader(NamedTuple):
+    """The fields of a frame's header; see the module's table."""
+
+    kind: FrameKind
+    key: bytes
+    length_bytes: int
+    checksum: int
+    provenance: Provenance | None = None
+    shard: int = 0
+    end_tokens: int = 0
+    generation: int = 0
+    miss: MissReason | None = None
+
+
+class Frame(NamedTuple):
+    """A whole frame. ``payload`` belongs to the receiver."""
+
+    header: FrameHeader
+    payload: bytearray
+
+
+def checksum_of(payload: bytes | bytearray | memoryview) -> int:
+    """The payload checksum of the wire and of the disk: xxh3_64, seed 0, as an unsigned 64-bit integer."""
+    return xxhash.xxh3_64_intdigest(payload)
+
+
+def pack_header(header: FrameHeader) -> bytes:
+    """Encode a header to its 80 bytes."""
+    fields = _FIELDS.pack(
+        _MAGIC,
+        WIRE_VERSION,
+        header.kind,
+        header.provenance or 0,
+        header.miss.code if header.miss else 0,
+        header.shard,
+        0,
+        header.end_tokens,
+        header.length_bytes,
+        header.generation,
+        header.key,
+        header.checksum,
+    )
+    return fields + _HEADER_CHECKSUM.pack(checksum_of(fields))
+
+
+def unpack_header(data: bytes | bytearray | memoryview) -> FrameHeader:
+    """Decode 80 bytes.
+
+    Raises:
+        FrameError: wrong length, magic, version, header checksum, kind, provenance or miss reason.
+    """
+    if len(data) != HEADER_BYTES:
+        raise FrameError(f"a frame header has {HEADER_BYTES} bytes, got {len(data)}")
+    magic, version, kind, provenance, miss, shard, reserved, end, length, generation, key, checksum = (
+        _FIELDS.unpack_from(data)
+    )
+    if magic != _MAGIC:
+        raise FrameError(f"a frame starts with {_MAGIC!r}, got {bytes(magic)!r}")
+    if version != WIRE_VERSION:
+        raise FrameError(f"wire version {version} is not spoken here, only {WIRE_VERSION}")
+    (stated,) = _HEADER_CHECKSUM.unpack_from(data, _FIELDS.size)
+    if stated != checksum_of(bytes(data[: _FIELDS.size])):
+        raise FrameError("the header's checksum does not match its bytes")
+    if reserved:
+        raise FrameError(f"the reserved field holds {reserved}, not 0")
+    try:
+        return FrameHeader(
+            FrameKind(kind),
+            key,
+            length,
+            checksum,
+            Provenance(provenance) if kind != FrameKind.FALLBACK or provenance else None,
+            shard,
+            end,
+            generation,
+            MissReason.from_code(miss) if miss else None,
+        )
+    except ValueError as error:
+        raise FrameError(f"the header names something unknown: {error}") from None
+
+
+class FrameAssembler:
+    """Put frames together from chunks of any size, as they arrive.
+
+    Args:
+        max_payload_bytes: a header that announces more is refused before a byte of memory is taken for it.
+    """
+
+    def __init__(self, max_payload_bytes: int) -> None:
+        self._max_payload_bytes = max_payload_bytes
+        self._head = bytearray()
+        self._header: FrameHeader | None = None
+        self._payload = bytearray()
+        self._filled = 0
+
+    @property
+    def at_boundary(self) -> bool:
+        """True when no frame is half assembled: the only place where a stream may end."""
+        return self._header is None and not self._head
+
+    def feed(self, chunk: bytes | memoryview) -> Iterator[Frame]:
+        """Take a chunk and yield each frame it completes.
+
+        Raises:
+            FrameError: a header is invalid or announces more than ``max_payload_bytes``.
+        """
+        rest = memoryview(chunk)
+        while rest or self._is_complete():
+            rest = self._feed_header(rest) if self._header is None else self._feed_payload(rest)
+            if self._is_complete():
+                yield self._take()
+
+    def _is_complete(self) -> bool:
+        return self._header is not None and self._filled == self._header.length_bytes
+
+    def _feed_header(self, rest: memoryview) -> memoryview:
+        missing = HEADER_BYTES - len(self._head)
+        self._head += rest[:missing]
+        if len(self._head) == HEADER_BYTES:
+            header = unpack_header(self._head)
+            if header.length_bytes > self._max_payload_bytes:
+                raise FrameError(f"a payload of {header.length_bytes} bytes is over {self._max_payload_bytes} bytes")
+            self._header, self._filled = header, 0
+            self._payload = bytearray(header.length_bytes)
+            self._head.clear()
+        return rest[missing:]
+
+    def _feed_payload(self, rest: memoryview) -> memoryview:
+        part = rest[: len(self._payload) - self._filled]
+        self._payload[self._filled : self._filled + len(part)] = part
+        self._filled += len(part)
+        return rest[len(part) :]
+
+    def _take(self) -> Frame:
+        if self._header is None:
+            raise FrameError("no frame is complete")
+        frame = Frame(self._header, self._payload)
+        self._header, self._payload, self._filled = None, bytearray(), 0
+        return frame

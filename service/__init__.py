@@ -1,0 +1,1 @@
+"""The kvshelf service: planner, profiles, namespaces, faces and command line."""

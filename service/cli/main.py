@@ -1,0 +1,44 @@
+"""``kvshelf``: parse the command line and hand over to the command's module."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+
+from service.cli import console
+
+
+class UsageError(Exception):
+    """Bad input to a command. Its text names what is wrong and how to mend it; the exit status is 2."""
+
+
+def _commands() -> "Sequence[Callable[[argparse._SubParsersAction[argparse.ArgumentParser]], None]]":
+    """One ``add_parser`` a command, in the order the help lists them. Imported here to keep ``--help`` quick."""
+    return ()
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    parser = argparse.ArgumentParser(
+        prog="kvshelf",
+        description="Tiered KV-cache persistence for LLM inference servers.",
+        epilog="Each command has its own help with examples: kvshelf COMMAND --help",
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for add_parser in _commands():
+        add_parser(commands)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; returns its exit status: 0 done, 1 it failed, 2 it was asked wrongly."""
+    parsed = build_parser().parse_args(arguments)
+    run: Callable[[argparse.Namespace], int] = parsed.run
+    try:
+        return run(parsed)
+    except UsageError as error:
+        console.warn(f"kvshelf {parsed.command}: {error}")
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Storage of records: the tier contract, its implementations, and the small documents beside them."""

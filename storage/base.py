@@ -1,0 +1,240 @@
+"""The tier contract: what every shelf that keeps records promises. ``tests/contract`` runs one suite over all of them.
+
+A tier keeps **records**: opaque payloads under a :class:`RecordId`, each with a provenance and a checksum. It knows
+nothing of prompts, plans or models.
+
+Promises of every tier:
+
+* **Write-once, exact wins.** The first write of an id is kept; a later one is a duplicate and moves no bytes, except
+  that an exact record replaces a replayed one. Never the reverse.
+* **Never wrong bytes.** What a read returns has been verified against its checksum; a record that fails is a miss with
+  reason ``corrupt`` and is dropped.
+* **Faults are misses.** Lookups, holds and reads of a tier in trouble answer ``Miss(TIER_DOWN)``; writes answer
+  ``WriteOutcome.TIER_DOWN``. They do not raise. Programming errors (wrong types, use after close) do.
+* **Sliding life.** A record lives ``ttl_seconds`` from its last use: its write or its last :meth:`Tier.touch`.
+  A lookup or read alone is no use. An expired record is a miss even while its bytes are still there.
+* **Threads.** Every method may be called from any thread. Any of them may block on disk or network, so none may be
+  called on an event loop.
+* **Order.** Results come in the order of the ids asked for, one each. The same id twice in a call is answered twice.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple, Protocol
+
+from kvshelf_client.words import MissReason, Provenance
+
+KEY_BYTES = 32
+MAX_SHARD = 65_535
+
+Payload = bytes | bytearray | memoryview
+"""A payload: contiguous bytes that nobody changes while a tier holds them."""
+
+
+class RecordId(NamedTuple):
+    """The name of a record: the 32-byte key and the shard (tensor-parallel rank) whose bytes it holds."""
+
+    key: bytes
+    shard: int = 0
+
+
+class Record(NamedTuple):
+    """A record as it is handed to :meth:`Tier.write`. ``checksum`` is xxh3_64 of ``payload``.
+
+    ``owner`` is whom its bytes are accounted to (a short name, at most 64 bytes of UTF-8). ``supersedes`` names the
+    record that goes when this one is first used; a tier only keeps that note, the service acts on it.
+    """
+
+    id: RecordId
+    payload: Payload
+    checksum: int
+    provenance: Provenance
+    owner: str = ""
+    supersedes: bytes | None = None
+
+
+class Entry(NamedTuple):
+    """What a tier knows of a live record without reading its payload. Times are wall-clock seconds.
+
+    ``generation`` is never used twice for the same id with other bytes: key and generation make the ETag.
+    """
+
+    id: RecordId
+    provenance: Provenance
+    length_bytes: int
+    checksum: int
+    generation: int
+    created_at: float
+    last_used_at: float
+    supersedes: bytes | None = None
+
+
+class Miss(NamedTuple):
+    """A record that is not served, and why."""
+
+    id: RecordId
+    reason: MissReason
+
+
+class Loaded(NamedTuple):
+    """A record with its verified payload."""
+
+    entry: Entry
+    payload: Payload
+
+
+class WriteOutcome(StrEnum):
+    """What became of one record of a write."""
+
+    STORED = "stored"
+    REPLACED = "replaced"
+    """An exact record took the place of a replayed one."""
+    DUPLICATE = "duplicate"
+    """A record at least as good was there. No bytes were written; its life is renewed as by a touch."""
+    CORRUPT = "corrupt"
+    """The payload does not match its checksum. Nothing was written."""
+    FULL = "full"
+    """No room, and nothing may be evicted for it. Nothing was written."""
+    TIER_DOWN = "tier_down"
+    """The tier could not keep it. Nothing is promised."""
+
+
+class WriteResult(NamedTuple):
+    """One record's outcome. ``generation`` is that of the record now kept, 0 where none is known."""
+
+    id: RecordId
+    outcome: WriteOutcome
+    generation: int = 0
+
+
+class Usage(NamedTuple):
+    """What a tier holds. Bytes of payloads are ``live_bytes``; what they take on the medium is ``used_bytes``.
+
+    ``live_bytes`` and ``records`` count records that are named by the index, expired ones included until their space
+    is taken back. ``used_bytes <= budget_bytes`` where there is a budget (0: none known). ``owners`` maps an owner to
+    its live payload bytes.
+    """
+
+    records: int
+    live_bytes: int
+    used_bytes: int
+    budget_bytes: int
+    pinned_bytes: int
+    owners: dict[str, int]
+
+
+class TierObserver(Protocol):
+    """Who is told what happens inside a tier, to count it. Calls come from any thread and must be quick."""
+
+    def evicted(self, tier: str, cause: str, records: int, payload_bytes: int) -> None:
+        """Records went: cause ``expired`` | ``budget`` | ``deleted`` | ``corrupt`` | ``replaced`` | ``superseded``."""
+        ...
+
+    def age_at_expiry(self, tier: str, seconds: float) -> None:
+        """A record expired this many seconds after it was stored."""
+        ...
+
+    def moved(self, tier: str, operation: str, payload_bytes: int) -> None:
+        """Payload bytes went to or from the medium: operation ``read`` | ``write`` | ``carry``."""
+        ...
+
+    def fault(self, tier: str, kind: str) -> None:
+        """Something failed and was answered as a miss: kind ``io`` | ``timeout`` | ``corrupt`` | ``full``."""
+        ...
+
+
+class SilentObserver:
+    """An observer that ignores everything."""
+
+    def evicted(self, tier: str, cause: str, records: int, payload_bytes: int) -> None:
+        """See :meth:`TierObserver.evicted`."""
+
+    def age_at_expiry(self, tier: str, seconds: float) -> None:
+        """See :meth:`TierObserver.age_at_expiry`."""
+
+    def moved(self, tier: str, operation: str, payload_bytes: int) -> None:
+        """See :meth:`TierObserver.moved`."""
+
+    def fault(self, tier: str, kind: str) -> None:
+        """See :meth:`TierObserver.fault`."""
+
+
+class Hold(ABC):
+    """Records resolved once and kept readable until :meth:`release`, as far as the tier can.
+
+    The SSD tier and the in-process tier keep what they hold readable: eviction, replacement and recycling pass it by
+    (an expired or deleted record stays readable too). A remote pool cannot (best effort): a read may then be a miss.
+    A read never returns a record of lower provenance than the entry that was held.
+    """
+
+    entries: list[Entry | Miss]
+    """One a requested id, as they were when the hold was taken."""
+
+    @abstractmethod
+    def read(self, start: int, end: int) -> list[Loaded | Miss]:
+        """Read and verify the payloads of ``entries[start:end]``. An entry that was a miss is that miss again."""
+
+    @abstractmethod
+    def keep(self, start: int, end: int) -> None:
+        """Let go of everything outside ``entries[start:end]``; ``entries`` shrinks to that range."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Let go of everything. May be called more than once; a read afterwards raises ValueError."""
+
+
+class Tier(ABC):
+    """A shelf. See the module's promises."""
+
+    name: str
+    """``ssd`` or ``dram``: the value of the metrics' ``tier`` label."""
+
+    @abstractmethod
+    def lookup(self, ids: Sequence[RecordId]) -> list[Entry | Miss]:
+        """What is there. Changes nothing: no use, no life renewed, nothing held."""
+
+    @abstractmethod
+    def hold(self, ids: Sequence[RecordId]) -> Hold:
+        """As :meth:`lookup`, and keep what was found readable until the hold is released."""
+
+    @abstractmethod
+    def write(self, records: Sequence[Record], *, durable: bool) -> list[WriteResult]:
+        """Keep records; the whole call is one commit.
+
+        With ``durable`` a tier that can be durable (see :attr:`is_durable`) has synced all that it acknowledges
+        before it returns. The same id twice in one call: the second is judged after the first.
+        """
+
+    @abstractmethod
+    def touch(self, ids: Sequence[RecordId]) -> int:
+        """Renew the life of the live ones among ``ids``; returns how many those were. Batched: never syncs."""
+
+    @abstractmethod
+    def delete(self, ids: Sequence[RecordId], *, cause: str = "deleted") -> int:
+        """Forget records; returns how many were there. Durable in a durable tier. A hold may still read them."""
+
+    @abstractmethod
+    def maintain(self) -> None:
+        """One bounded step of upkeep: write batched touches, take back the space of the expired. Call it regularly."""
+
+    @abstractmethod
+    def usage(self) -> Usage:
+        """What is held now; cheap enough for every scrape."""
+
+    @abstractmethod
+    def is_up(self) -> bool:
+        """Whether the tier can serve, as it last saw itself. Never blocks."""
+
+    @abstractmethod
+    def check_integrity(self) -> None:
+        """Compare the tier's accounts with what is there; raises AssertionError that names the difference."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Write what is batched and let go of files and connections. Safe to call twice."""
+
+    @property
+    @abstractmethod
+    def is_durable(self) -> bool:
+        """Whether an acknowledged durable write survives a crash of the machine."""
