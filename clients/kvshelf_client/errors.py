@@ -24,3 +24,7 @@ class ServiceError(KvshelfError):
 
 class UnreachableError(KvshelfError):
     """The service could not be reached, or the connection broke before the answer was whole."""
+
+
+class AnswerError(KvshelfError):
+    """The service's answer is not what its API promises: no JSON, or a field missing or of another type."""

@@ -1,0 +1,234 @@
+"""What the service answers, as typed results; the REST face's JSON, decoded and checked.
+
+Fields that this version does not know are ignored, so that a newer service can say more.
+"""
+
+from typing import NamedTuple
+
+from kvshelf_client.documents import Document
+from kvshelf_client.errors import AnswerError
+from kvshelf_client.words import MissReason
+
+
+class Namespace(NamedTuple):
+    """A registered namespace and the sizes its records have. Bytes are those of one shard."""
+
+    name: str
+    fingerprint: bytes
+    block_tokens: int
+    hashes_per_block: int
+    shards: int
+    block_bytes: int
+    snapshot_bytes: int
+    window_tokens: int
+    state_layers: int
+    created: bool
+    """True when this registration made it, False when it was there already."""
+
+
+class HashedTokens(NamedTuple):
+    """The service's own hashing of a token list, to compare an engine's with. One key a full block."""
+
+    fingerprint: bytes
+    block_tokens: int
+    keys: list[bytes]
+
+
+class Lease(NamedTuple):
+    """What a plan keeps readable, for ``ttl_seconds`` from its last use."""
+
+    lease_id: str
+    ttl_seconds: float
+    records: int
+    bytes: int
+
+
+class Load(NamedTuple):
+    """What a plan loads: the blocks of tokens ``[global_start, global_end)``, and a snapshot or None."""
+
+    global_start: int
+    global_end: int
+    snapshot_boundary: int | None
+    ssd_bytes: int
+    dram_bytes: int
+
+
+class Resume(NamedTuple):
+    """How one request resumes: load ``load``, then run tokens ``[run_start, prompt_tokens)``.
+
+    ``write_floor`` is the end below which nothing is stored again; ``tokens_by_source`` sums to ``prompt_tokens``.
+    """
+
+    plan_id: str
+    mode: str
+    exact: bool
+    prompt_tokens: int
+    matched_tokens: int
+    run_start: int
+    write_floor: int
+    decoder_run_start: int
+    replayed_tokens: int
+    saved_tokens: int
+    held_tokens: int
+    load: Load
+    tokens_by_source: dict[str, int]
+
+
+class MissingGlobal(NamedTuple):
+    """Why the stored prefix ends at ``tokens``."""
+
+    tokens: int
+    reason: MissReason
+
+
+class MissingSnapshot(NamedTuple):
+    """Why no snapshot was found at ``boundary_tokens``."""
+
+    boundary_tokens: int
+    reason: MissReason
+
+
+class Plan(NamedTuple):
+    """The answer to a plan: how to resume, what to do when its snapshot is gone, and the lease that holds both.
+
+    ``hit_tokens`` is the stored prefix, uncapped; ``exact_hit_tokens`` the same counting exact blocks only.
+    """
+
+    request_id: str
+    resume: Resume
+    fallback: Resume | None
+    lease: Lease | None
+    hit_tokens: int
+    exact_hit_tokens: int
+    missing_global: MissingGlobal | None
+    missing_snapshot: MissingSnapshot | None
+
+
+class StoreOutcome(NamedTuple):
+    """What became of one record of a store. ``reason`` says why a record was refused."""
+
+    key: bytes
+    shard: int
+    record_class: str
+    outcome: str
+    reason: str | None
+    provenance: str | None
+    generation: int
+
+
+class StoreResult(NamedTuple):
+    """The outcomes of a store in the order sent, and how many there were of each."""
+
+    outcomes: list[StoreOutcome]
+    counts: dict[str, int]
+
+
+class Health(NamedTuple):
+    """What ``/healthz`` says: ``status`` is ``ok``, ``degraded`` or ``down``; ``details`` is the whole document."""
+
+    status: str
+    details: dict[str, object]
+
+
+def resume_of(document: Document) -> Resume:
+    """Decode a plan's or a fallback's fields."""
+    load, load_bytes = document.inner("load"), document.inner("load_bytes")
+    start, end = load.integer_pair("global")
+    return Resume(
+        plan_id=document.text("plan_id"),
+        mode=document.text("mode"),
+        exact=document.flag("exact"),
+        prompt_tokens=document.integer("prompt_tokens"),
+        matched_tokens=document.integer("matched_tokens"),
+        run_start=document.integer("run_start"),
+        write_floor=document.integer("write_floor"),
+        decoder_run_start=document.integer("decoder_run_start"),
+        replayed_tokens=document.integer("replayed_tokens"),
+        saved_tokens=document.integer("saved_tokens"),
+        held_tokens=document.integer("held_tokens"),
+        load=Load(
+            start,
+            end,
+            load.integer("snapshot") if load.has("snapshot") else None,
+            load_bytes.integer("ssd"),
+            load_bytes.integer("dram"),
+        ),
+        tokens_by_source=document.counts("tokens_by_source"),
+    )
+
+
+def plan_of(document: Document) -> Plan:
+    """Decode the answer to a plan."""
+    plan = document.inner("plan")
+    if not plan.has("plan_id"):
+        plan = Document({**plan.fields, "plan_id": document.text("plan_id")}, "answer.plan")
+    return Plan(
+        request_id=document.text("request_id"),
+        resume=resume_of(plan),
+        fallback=resume_of(document.inner("fallback")) if document.has("fallback") else None,
+        lease=_lease_of(document.inner("lease")) if document.has("lease") else None,
+        hit_tokens=document.integer("hit_tokens"),
+        exact_hit_tokens=document.integer("exact_hit_tokens"),
+        missing_global=_missing_global(document.inner("reasons")),
+        missing_snapshot=_missing_snapshot(document.inner("reasons")),
+    )
+
+
+def _lease_of(lease: Document) -> Lease:
+    return Lease(lease.text("lease_id"), lease.number("ttl_seconds"), lease.integer("records"), lease.integer("bytes"))
+
+
+def _missing_global(reasons: Document) -> MissingGlobal | None:
+    if not reasons.has("global"):
+        return None
+    missing = reasons.inner("global")
+    return MissingGlobal(missing.integer("tokens"), missing.reason("reason"))
+
+
+def _missing_snapshot(reasons: Document) -> MissingSnapshot | None:
+    if not reasons.has("snapshot"):
+        return None
+    missing = reasons.inner("snapshot")
+    return MissingSnapshot(missing.integer("boundary_tokens"), missing.reason("reason"))
+
+
+def namespace_of(document: Document, created: bool) -> Namespace:
+    """Decode the answer to a registration."""
+    return Namespace(
+        name=document.text("name"),
+        fingerprint=document.raw("fingerprint"),
+        block_tokens=document.integer("block_tokens"),
+        hashes_per_block=document.integer("hashes_per_block"),
+        shards=document.integer("shards"),
+        block_bytes=document.integer("block_bytes"),
+        snapshot_bytes=document.integer("snapshot_bytes"),
+        window_tokens=document.integer("window_tokens"),
+        state_layers=document.integer("state_layers"),
+        created=created,
+    )
+
+
+def hashed_tokens_of(document: Document) -> HashedTokens:
+    """Decode the answer to a hashing self-test."""
+    try:
+        keys = [bytes.fromhex(str(key)) for key in document.items("keys")]
+    except ValueError:
+        raise AnswerError("answer.keys holds something that is no hex string") from None
+    return HashedTokens(document.raw("fingerprint"), document.integer("block_tokens"), keys)
+
+
+def store_result_of(document: Document) -> StoreResult:
+    """Decode the answer to a store."""
+    outcomes = [
+        StoreOutcome(
+            key=item.raw("key"),
+            shard=item.integer("shard"),
+            record_class=item.text("class"),
+            outcome=item.text("outcome"),
+            reason=item.text("reason") if item.has("reason") else None,
+            provenance=item.text("provenance") if item.has("provenance") else None,
+            generation=item.integer("generation") if item.has("generation") else 0,
+        )
+        for item in document.documents("outcomes")
+    ]
+    return StoreResult(outcomes, document.counts("counts"))
