@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -27,7 +27,6 @@ Text = Annotated[str, Meta(max_length=MAX_TEXT_CHARACTERS)]
 _COMPONENTS = Meta(max_length=MAX_COMPONENTS)
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/@-]{0,127}", re.ASCII)
 _DIGEST_DOMAIN = b"kvshelf layout v1\n"
-_DESCRIPTIVE = frozenset({"id", "model", "geometry", "note"})
 
 
 def exact_number(value: Fraction) -> int | float | str:
@@ -48,6 +47,9 @@ class Profile:
     Raises:
         ProfileError: the components contradict each other or exceed a limit of this module.
     """
+
+    DESCRIPTIVE: ClassVar[frozenset[str]] = frozenset({"id", "model", "geometry", "note"})
+    """Fields that say what the layout belongs to and change no byte; no part of the digest."""
 
     id: Name
     model: Name = ""
@@ -176,7 +178,7 @@ class Profile:
 
         Part and component names count: two layouts of equal sizes may differ in what their bytes mean.
         """
-        content = {key: value for key, value in self.document().items() if key not in _DESCRIPTIVE}
+        content = {key: value for key, value in self.document().items() if key not in self.DESCRIPTIVE}
         encoded = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(_DIGEST_DOMAIN + encoded.encode("ascii")).hexdigest()
 

@@ -1,0 +1,213 @@
+"""The registry keeps what it acknowledged and refuses what it cannot keep apart."""
+
+import json
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.namespaces import (
+    Difference,
+    Namespace,
+    NamespaceConflictError,
+    NamespaceError,
+    NamespaceLimitError,
+    NamespaceRegistry,
+    UnknownNamespaceError,
+)
+from service.profiles import get_profile, profile_from_document
+from storage.catalog import Catalog, CatalogError, CorruptDocumentError
+from tests.support.namespaces import spec
+
+
+def open_registry(directory: Path, *, max_namespaces: int = 100, max_record_bytes: int = 1 << 24) -> NamespaceRegistry:
+    catalog = Catalog(directory, max_documents=100)
+    return NamespaceRegistry(catalog, max_namespaces=max_namespaces, max_record_bytes=max_record_bytes)
+
+
+def test_nothing_is_registered_at_first(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    assert registry.list() == []
+    with pytest.raises(UnknownNamespaceError, match=r"'a'.*register") as caught:
+        registry.get("a")
+    assert caught.value.name == "a"
+
+
+def test_registering_again_is_the_same_namespace(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    made, created = registry.register("a", spec())
+    again, created_again = registry.register("a", spec())
+    assert (created, created_again) == (True, False)
+    assert made is again is registry.get("a")
+
+
+def test_namespaces_survive_a_restart(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    own = profile_from_document(
+        {
+            "id": "own",
+            "window_rows": [{"layers": 2, "window_tokens": 4, "row": [{"dtype": "u8", "shape": [3]}]}],
+            "note": "ä",
+        }
+    )
+    registry.register("b", spec(shards=2, salt="s"))
+    registry.register("a", spec(profile=own, hash_scheme="vllm", hash_block_tokens=16))
+    again = open_registry(tmp_path)
+    assert again.list() == registry.list()
+    assert [namespace.name for namespace in again.list()] == ["a", "b"]
+    assert again.register("a", registry.get("a").spec) == (registry.get("a"), False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "differences"),
+    [
+        ({"salt": "x"}, [("salt", "", "x")]),
+        ({"hash_scheme": "vllm"}, [("hash_scheme", "kvshelf-sha256", "vllm"), ("hash_block_tokens", None, 128)]),
+        (
+            {"profile": get_profile("deepseek-v4.1-flash/fp8"), "shards": 2},
+            [("shards", 1, 2), ("profile", "deepseek-v4.1-flash/fp4", "deepseek-v4.1-flash/fp8")],
+        ),
+        (
+            {"profile": replace(get_profile("deepseek-v4.1-flash/fp4"), decoder_window_tokens=0)},
+            [("profile.decoder_window_tokens", 128, 0)],
+        ),
+    ],
+)
+@pytest.mark.parametrize("restarted", [False, True])
+def test_something_else_under_the_same_name_is_a_conflict_that_names_the_difference(
+    tmp_path: Path, fields: dict[str, Any], differences: list[tuple[object, ...]], restarted: bool
+) -> None:
+    registry = open_registry(tmp_path)
+    registry.register("a", spec())
+    if restarted:
+        registry = open_registry(tmp_path)
+    with pytest.raises(NamespaceConflictError) as caught:
+        registry.register("a", spec(**fields))
+    assert list(caught.value.differences) == differences
+    assert all(isinstance(difference, Difference) for difference in caught.value.differences)
+    assert str(differences[0][0]) in str(caught.value)
+    assert registry.get("a").spec == spec()
+
+
+def test_a_profile_that_reads_otherwise_and_is_the_same_is_no_conflict(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    registry.register("a", spec())
+    renamed = replace(get_profile("deepseek-v4.1-flash/fp4"), note="another note", model="another name")
+    _, created = registry.register("a", spec(profile=renamed))
+    assert not created
+
+
+def test_two_names_may_stand_for_the_same_bytes(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    first, _ = registry.register("a", spec())
+    second, created = registry.register("b", spec())
+    assert created
+    assert first.fingerprint == second.fingerprint
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "a b", "ä", "x" * 129, "a\n", ".", ".."])
+def test_bad_names_are_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(NamespaceError, match="name") as caught:
+        open_registry(tmp_path).register(name, spec())
+    assert caught.value.field == "name"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["a", "x" * 128, "A-1_2.json", ".hidden", "a.tmp"])
+def test_good_names_survive(tmp_path: Path, name: str) -> None:
+    open_registry(tmp_path).register(name, spec())
+    assert open_registry(tmp_path).get(name).name == name
+
+
+def test_the_number_of_namespaces_is_bounded(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path, max_namespaces=2)
+    registry.register("a", spec())
+    registry.register("b", spec(salt="b"))
+    with pytest.raises(NamespaceLimitError, match="max_namespaces"):
+        registry.register("c", spec(salt="c"))
+    assert not registry.register("a", spec())[1]
+    assert len(open_registry(tmp_path, max_namespaces=1).list()) == 2
+
+
+@pytest.mark.parametrize(
+    ("max_record_bytes", "shards", "field"),
+    [
+        (1_351_680, 1, None),
+        (1_351_679, 1, "profile"),
+        (113_919, 16, None),
+        (84_479, 16, "profile"),
+        (7_119, 16, "block"),
+    ],
+)
+def test_records_over_the_setting_are_refused(
+    tmp_path: Path, max_record_bytes: int, shards: int, field: str | None
+) -> None:
+    registry = open_registry(tmp_path, max_record_bytes=max_record_bytes)
+    if field is None:
+        assert registry.register("a", spec(shards=shards))[1]
+        return
+    with pytest.raises(NamespaceError, match=f"max_record_bytes = {max_record_bytes}") as caught:
+        registry.register("a", spec(shards=shards))
+    assert caught.value.field.startswith(field)
+    assert registry.list() == []
+
+
+def test_a_kept_namespace_over_a_lowered_setting_stops_the_start(tmp_path: Path) -> None:
+    open_registry(tmp_path).register("a", spec())
+    with pytest.raises(CatalogError, match=r"a\.json.*max_record_bytes = 1000"):
+        open_registry(tmp_path, max_record_bytes=1000)
+
+
+def test_a_corrupt_file_stops_the_start_and_is_named(tmp_path: Path) -> None:
+    open_registry(tmp_path).register("a", spec())
+    (tmp_path / "a.json").write_text("{")
+    with pytest.raises(CorruptDocumentError, match=r"a\.json is corrupt"):
+        open_registry(tmp_path)
+
+
+@pytest.mark.parametrize("change", ["spec", "fingerprint", "nothing"])
+def test_a_whole_document_that_is_no_namespace_stops_the_start(tmp_path: Path, change: str) -> None:
+    open_registry(tmp_path).register("a", spec())
+    catalog = Catalog(tmp_path, max_documents=1)
+    document = json.loads((tmp_path / "a.json").read_text())["document"]
+    changed = {
+        "spec": document | {"spec": document["spec"] | {"salt": "other"}},
+        "fingerprint": document | {"fingerprint": "00" * 32},
+        "nothing": {},
+    }
+    catalog.write("a", changed[change])
+    with pytest.raises(CorruptDocumentError, match=r"a\.json"):
+        open_registry(tmp_path)
+
+
+def test_a_registration_that_cannot_be_kept_does_not_exist(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    (tmp_path / "a.tmp").mkdir()
+    with pytest.raises(CatalogError):
+        registry.register("a", spec())
+    assert registry.list() == []
+
+
+def test_of_racing_registrations_one_wins_and_all_others_see_it(tmp_path: Path) -> None:
+    registry = open_registry(tmp_path)
+    made: list[tuple[Namespace, bool]] = []
+    lost: list[NamespaceConflictError] = []
+    gate = threading.Barrier(8)
+
+    def register(salt: str) -> None:
+        gate.wait()
+        try:
+            made.append(registry.register("a", spec(salt=salt)))
+        except NamespaceConflictError as error:
+            lost.append(error)
+
+    threads = [threading.Thread(target=register, args=(salt,)) for salt in "xxxxyyyy"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(created for _, created in made) == 1
+    assert {namespace.spec.salt for namespace, _ in made} == {registry.get("a").spec.salt}
+    assert (len(made), len(lost)) == (4, 4)
