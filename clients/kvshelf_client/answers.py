@@ -40,7 +40,6 @@ class Lease(NamedTuple):
     lease_id: str
     ttl_seconds: float
     records: int
-    bytes: int
 
 
 class Load(NamedTuple):
@@ -97,7 +96,7 @@ class Plan(NamedTuple):
     request_id: str
     resume: Resume
     fallback: Resume | None
-    lease: Lease | None
+    lease: Lease
     hit_tokens: int
     exact_hit_tokens: int
     missing_global: MissingGlobal | None
@@ -124,10 +123,10 @@ class StoreResult(NamedTuple):
 
 
 class Health(NamedTuple):
-    """What ``/healthz`` says: ``status`` is ``ok``, ``degraded`` or ``down``; ``details`` is the whole document."""
+    """``status`` is ``ok``, ``degraded`` or ``down``; ``causes`` say why it is not ``ok``."""
 
     status: str
-    details: dict[str, object]
+    causes: list[str]
 
 
 def resume_of(document: Document) -> Resume:
@@ -159,14 +158,11 @@ def resume_of(document: Document) -> Resume:
 
 def plan_of(document: Document) -> Plan:
     """Decode the answer to a plan."""
-    plan = document.inner("plan")
-    if not plan.has("plan_id"):
-        plan = Document({**plan.fields, "plan_id": document.text("plan_id")}, "answer.plan")
     return Plan(
         request_id=document.text("request_id"),
-        resume=resume_of(plan),
+        resume=resume_of(document.inner("plan")),
         fallback=resume_of(document.inner("fallback")) if document.has("fallback") else None,
-        lease=_lease_of(document.inner("lease")) if document.has("lease") else None,
+        lease=_lease_of(document.inner("lease")),
         hit_tokens=document.integer("hit_tokens"),
         exact_hit_tokens=document.integer("exact_hit_tokens"),
         missing_global=_missing_global(document.inner("reasons")),
@@ -175,7 +171,7 @@ def plan_of(document: Document) -> Plan:
 
 
 def _lease_of(lease: Document) -> Lease:
-    return Lease(lease.text("lease_id"), lease.number("ttl_seconds"), lease.integer("records"), lease.integer("bytes"))
+    return Lease(lease.text("lease_id"), lease.number("ttl_seconds"), lease.integer("records"))
 
 
 def _missing_global(reasons: Document) -> MissingGlobal | None:

@@ -21,7 +21,7 @@ from kvshelf_client.answers import (
 )
 from kvshelf_client.connection import Buffer, Connections, finishing, read_document
 from kvshelf_client.documents import Document
-from kvshelf_client.errors import FrameError, ServiceError
+from kvshelf_client.errors import FrameError
 from kvshelf_client.fetching import read_frames
 from kvshelf_client.frames import MEDIA_TYPE, Frame
 from kvshelf_client.upload import StoreRecord, body_length_bytes, frame_parts
@@ -144,8 +144,10 @@ class Client:
         path = _namespace_path(namespace) + "/plan" + _query(query)
         return plan_of(self._connections.document("POST", path, body, kind, retry=True))
 
-    def fetch(self, lease_id: str, shard: int = 0) -> Iterator[Frame]:
+    def fetch(self, lease_id: str, shard: int | None = None) -> Iterator[Frame]:
         """Read what a lease holds of one shard: the snapshot first, then the blocks in order.
+
+        Without ``shard`` the snapshots of all shards come first, then the blocks, shard after shard.
 
         The request is sent when the first frame is asked for; errors come from there on.
         A payload whose checksum is wrong comes as a frame with ``miss`` CORRUPT. When the snapshot has gone, the first
@@ -186,11 +188,11 @@ class Client:
 
     def touch(self, namespace: str, record_class: RecordClass, keys: Iterable[bytes]) -> int:
         """Renew the life of records; returns how many were there."""
-        return self._keys_call(namespace, "touch", record_class, keys).integer("touched")
+        return self._keys_call(namespace, "touch", record_class, keys).integer("records")
 
     def delete(self, namespace: str, record_class: RecordClass, keys: Iterable[bytes]) -> int:
         """Forget records; returns how many were there."""
-        return self._keys_call(namespace, "delete", record_class, keys).integer("deleted")
+        return self._keys_call(namespace, "delete", record_class, keys).integer("records")
 
     def renew(self, lease_id: str) -> None:
         """Let a lease live on from now."""
@@ -209,14 +211,9 @@ class Client:
         return self._connections.document("GET", "/v1/stats", retry=True).fields
 
     def health(self) -> Health:
-        """Whether the service is well. One that is down answers too."""
-        try:
-            document = self._connections.document("GET", "/healthz", retry=True)
-        except ServiceError as error:
-            if error.status != 503 or not isinstance(error.problem.get("status"), str):
-                raise
-            document = Document(error.problem)
-        return Health(document.text("status"), document.fields)
+        """Whether the service is well."""
+        document = self._connections.document("GET", "/healthz", retry=True)
+        return Health(document.text("status"), [str(cause) for cause in document.items("causes")])
 
     def _keys_call(self, namespace: str, verb: str, record_class: RecordClass, keys: Iterable[bytes]) -> Document:
         body = json.dumps({"class": record_class.name.lower(), "keys": [key.hex() for key in keys]}).encode()

@@ -5,15 +5,14 @@ import sys
 from collections.abc import Callable, Sequence
 
 from service.cli import console
-
-
-class UsageError(Exception):
-    """Bad input to a command. Its text names what is wrong and how to mend it; the exit status is 2."""
+from service.cli.errors import UsageError
 
 
 def _commands() -> "Sequence[Callable[[argparse._SubParsersAction[argparse.ArgumentParser]], None]]":
     """One ``add_parser`` a command, in the order the help lists them. Imported here to keep ``--help`` quick."""
-    return ()
+    from service.cli import trace
+
+    return (trace.add_parser,)
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -9,7 +9,7 @@ from kvshelf_client.errors import AnswerError, ServiceError, UnreachableError
 from kvshelf_client.words import RecordClass
 from tests.support.scripted_server import Reply, ScriptedServer, answer
 
-_OK = answer(b'{"status": "ok"}')
+_OK = answer(b'{"status": "ok", "causes": []}')
 
 
 def test_calls_share_one_connection() -> None:
@@ -115,9 +115,9 @@ def test_an_error_that_ends_the_connection() -> None:
     [
         (b"[]", "answer is no JSON object"),
         (b"nonsense", "answer is no JSON"),
-        (b"{}", r"answer\.touched is missing"),
-        (b'{"touched": "2"}', r"answer\.touched is no integer"),
-        (b'{"touched": true}', r"answer\.touched is no integer"),
+        (b"{}", r"answer\.records is missing"),
+        (b'{"records": "2"}', r"answer\.records is no integer"),
+        (b'{"records": true}', r"answer\.records is no integer"),
     ],
 )
 def test_an_answer_that_is_not_understood(body: bytes, message: str) -> None:

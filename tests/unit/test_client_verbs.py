@@ -30,10 +30,9 @@ _RESUME: dict[str, object] = {
     "a_field_of_a_later_version": 1,
 }
 _PLAN: dict[str, object] = {
-    "plan_id": "p1",
     "request_id": "r1",
-    "lease": {"lease_id": "l1", "ttl_seconds": 60.0, "records": 6, "bytes": 683_520},
-    "plan": {name: value for name, value in _RESUME.items() if name != "plan_id"},
+    "lease": {"lease_id": "l1", "ttl_seconds": 60.0, "records": 6},
+    "plan": _RESUME,
     "fallback": {**_RESUME, "plan_id": "p2"},
     "hit_tokens": 896,
     "exact_hit_tokens": 0,
@@ -112,8 +111,7 @@ def test_plan_by_hashes() -> None:
         )
         assert client.plan("n", hashes=b"".join(hashes), prompt_tokens=1000) == plan
     assert (plan.request_id, plan.hit_tokens, plan.exact_hit_tokens) == ("r1", 896, 0)
-    assert plan.lease is not None
-    assert plan.lease == ("l1", 60.0, 6, 683_520)
+    assert plan.lease == ("l1", 60.0, 6)
     assert plan.resume.plan_id == "p1"
     assert plan.resume.load == (0, 768, None, 683_520, 0)
     assert sum(plan.resume.tokens_by_source.values()) == 1000
@@ -127,11 +125,11 @@ def test_plan_by_hashes() -> None:
     assert first.headers["content-type"] == HASHES_MEDIA_TYPE
 
 
-def test_plan_by_tokens_without_lease_fallback_or_reasons() -> None:
-    body = {**_PLAN, "lease": None, "fallback": None, "reasons": {"global": None, "snapshot": None}}
+def test_plan_by_tokens_without_fallback_or_reasons() -> None:
+    body = {**_PLAN, "fallback": None, "reasons": {"global": None, "snapshot": None}}
     with ScriptedServer([Reply(answer(json.dumps(body).encode()))]) as server, Client(server.url) as client:
         plan = client.plan("n", tokens=bytes(4000), extra=b"\x01", prompt_tokens=1000)
-    assert plan[2:4] == (None, None)
+    assert plan.fallback is None
     assert plan[6:] == (None, None)
     assert server.seen[0].target == "/v1/namespaces/n/plan?extra=01"
     assert server.seen[0].headers["content-type"] == "application/octet-stream"
@@ -241,7 +239,7 @@ def test_store(chunked: bool) -> None:
 
 
 def test_touch_delete_renew_and_release() -> None:
-    replies = [Reply(answer(b'{"touched": 1}')), Reply(answer(b'{"deleted": 2}')), Reply(answer(b"{}"))]
+    replies = [Reply(answer(b'{"records": 1}')), Reply(answer(b'{"records": 2}')), Reply(answer(b"{}"))]
     replies.append(Reply(b"HTTP/1.1 204 No Content\r\n\r\n"))
     with ScriptedServer(replies) as server, Client(server.url) as client:
         assert client.touch("n", RecordClass.SNAPSHOT, [b"a" * 32]) == 1
@@ -258,7 +256,7 @@ def test_touch_delete_renew_and_release() -> None:
     assert {seen.connection for seen in server.seen} == {0}
 
 
-def test_health_of_a_service_that_is_down() -> None:
-    reply = Reply(answer(b'{"status": "down", "tiers": {}}', "503 Service Unavailable"))
+def test_health() -> None:
+    reply = Reply(answer(b'{"status": "degraded", "causes": ["the pool does not answer"]}'))
     with ScriptedServer([reply]) as server, Client(server.url) as client:
-        assert client.health() == ("down", {"status": "down", "tiers": {}})
+        assert client.health() == ("degraded", ["the pool does not answer"])

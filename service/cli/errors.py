@@ -1,0 +1,5 @@
+"""Errors of the command line that every command raises."""
+
+
+class UsageError(Exception):
+    """Bad input to a command. Its text names what is wrong and how to mend it; the exit status is 2."""
