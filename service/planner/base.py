@@ -112,6 +112,11 @@ class Load(NamedTuple):
     ssd_bytes: int
     dram_bytes: int
 
+    @property
+    def total_bytes(self) -> int:
+        """Bytes from all tiers."""
+        return self.ssd_bytes + self.dram_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class ResumePlan:
