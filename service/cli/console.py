@@ -1,13 +1,33 @@
 """The one module that prints. Results go to standard output, progress and errors to standard error."""
 
+import os
 import sys
 
 
+class OutputClosedError(Exception):
+    """Whoever read the results, such as ``head``, has seen enough. The command ends there, and well."""
+
+
 def say(text: str = "") -> None:
-    """Print a line of the result."""
-    print(text, flush=True)  # noqa: T201 - this module owns printing.
+    """Print a line of the result.
+
+    Raises:
+        OutputClosedError: nobody reads it any more.
+    """
+    try:
+        print(text, flush=True)  # noqa: T201 - this module owns printing.
+    except BrokenPipeError:
+        _discard_output()
+        raise OutputClosedError from None
 
 
 def warn(text: str) -> None:
     """Print a line for a person that is no part of the result."""
     print(text, file=sys.stderr, flush=True)  # noqa: T201 - this module owns printing.
+
+
+def _discard_output() -> None:
+    """Send what is still buffered to nowhere, so that the interpreter finds no fault in it at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

@@ -10,9 +10,9 @@ from service.cli.errors import UsageError
 
 def _commands() -> "Sequence[Callable[[argparse._SubParsersAction[argparse.ArgumentParser]], None]]":
     """One ``add_parser`` a command, in the order the help lists them. Imported here to keep ``--help`` quick."""
-    from service.cli import trace
+    from service.cli import profile, trace
 
-    return (trace.add_parser,)
+    return (profile.add_parser, trace.add_parser)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -37,6 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         console.warn(f"kvshelf {parsed.command}: {error}")
         return 2
+    except console.OutputClosedError:
+        return 0
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 
-from service.profiles.document import profile_from_document
+from service.profiles.document import load_profile_file, profile_from_document
 from service.profiles.errors import ProfileError, UnknownProfileError
 from service.profiles.profile import Profile
 
@@ -34,3 +34,13 @@ def get_profile(profile_id: str) -> Profile:
         return _builtin()[profile_id]
     except KeyError:
         raise UnknownProfileError(profile_id, _builtin()) from None
+
+
+def find_profile(id_or_path: str) -> Profile:
+    """What a command line names: a builtin profile's id, or a TOML file where the text ends in ``.toml``.
+
+    Raises:
+        UnknownProfileError: no builtin profile has this id.
+        ProfileError: as :func:`~service.profiles.document.load_profile_file`.
+    """
+    return load_profile_file(id_or_path) if id_or_path.endswith(".toml") else get_profile(id_or_path)
