@@ -10,7 +10,7 @@ Promises of every tier:
 * **Never wrong bytes.** What a read returns has been verified against its checksum; a record that fails is a miss with
   reason ``corrupt`` and is dropped.
 * **Faults are misses.** Lookups, holds and reads of a tier in trouble answer ``Miss(TIER_DOWN)``; writes answer
-  ``WriteOutcome.TIER_DOWN``. They do not raise. Programming errors (wrong types, use after close) do.
+  ``WriteOutcome.TIER_DOWN``. They do not raise. Programming errors (wrong types; use after close: ValueError) do.
 * **Sliding life.** A record lives ``ttl_seconds`` from its last use: its write or its last :meth:`Tier.touch`.
   A lookup or read alone is no use. An expired record is a miss even while its bytes are still there.
 * **Threads.** Every method may be called from any thread. Any of them may block on disk or network, so none may be
@@ -112,8 +112,9 @@ class Usage(NamedTuple):
     """What a tier holds. Bytes of payloads are ``live_bytes``; what they take on the medium is ``used_bytes``.
 
     ``live_bytes`` and ``records`` count records that are named by the index, expired ones included until their space
-    is taken back. ``used_bytes <= budget_bytes`` where there is a budget (0: none known). ``owners`` maps an owner to
-    its live payload bytes.
+    is taken back. ``used_bytes <= budget_bytes`` where there is a budget of the tier's own (0: none known); a remote
+    server may be over its by a record. ``owners`` maps an owner to its live payload bytes. A tier that shares a remote
+    server knows of what it stored or saw itself.
     """
 
     records: int
@@ -165,7 +166,7 @@ class Hold(ABC):
 
     The SSD tier and the in-process tier keep what they hold readable: eviction, replacement and recycling pass it by
     (an expired or deleted record stays readable too). A remote pool cannot (best effort): a read may then be a miss.
-    A read never returns a record of lower provenance than the entry that was held.
+    A read never returns a record of lower provenance, or of another length, than the entry that was held.
     """
 
     entries: list[Entry | Miss]

@@ -13,7 +13,7 @@ from tests.support.tiers import FACTORIES, TierFactory
 def factory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TierFactory]:
     """A factory of every kind of tier in turn; the test's tiers are checked and closed after it."""
     kind: type[TierFactory] = request.param
-    made = kind(tmp_path)
+    made = kind(tmp_path, lambda: str(request.getfixturevalue("redis_url")))
     yield made
     made.close()
 

@@ -3,17 +3,27 @@
 A new tier joins the suite by a subclass of :class:`TierFactory` in :data:`FACTORIES`.
 """
 
+import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 
+from redis import Redis
+
 from storage.base import Record, Tier
+from storage.breaker import BreakerTier
 from storage.clock import ManualClock
+from storage.dram import RedisTier
+from storage.dram.header import HEADER_BYTES
 from storage.memory import MemoryTier
 from tests.support.observers import RecordingObserver
+from tests.support.redis_server import let_time_pass, remove_keys
 
 TTL_SECONDS = 3600.0
 AMPLE_BUDGET_BYTES = 256 << 20
+TEST_TIMEOUT_SECONDS = 10.0
+"""For tests that are not about slowness: a busy machine must not make them fail."""
 
 
 class TierFactory(ABC):
@@ -21,6 +31,7 @@ class TierFactory(ABC):
 
     Args:
         directory: an empty directory of the test's own.
+        redis_url: gives a real Redis to the factories that need one, and starts it if it must.
     """
 
     name: ClassVar[str]
@@ -32,8 +43,9 @@ class TierFactory(ABC):
     small_budget_bytes: ClassVar[int]
     """A budget that 1,000 records of 10 kB do not fit in; 0 when the tier is not given one by its constructor."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, redis_url: Callable[[], str]) -> None:
         self.directory = directory
+        self.redis_url = redis_url
         self.clock = ManualClock()
         self.observer = RecordingObserver()
         self._made: list[Tier] = []
@@ -82,4 +94,64 @@ class MemoryFactory(TierFactory):
         record.payload[len(record.payload) // 2] ^= 1
 
 
-FACTORIES: tuple[type[TierFactory], ...] = (MemoryFactory,)
+class RedisFactory(TierFactory):
+    """The pool on a real Redis, under keys of the test's own. Its clock is the server's: time passes by ageing keys."""
+
+    name = "redis"
+    is_durable = False
+    holds_are_firm = False
+    small_budget_bytes = 0
+
+    def __init__(self, directory: Path, redis_url: Callable[[], str]) -> None:
+        super().__init__(directory, redis_url)
+        self.prefix = f"kvshelf-test-{os.getpid()}-{os.urandom(6).hex()}:"
+        self.client = Redis.from_url(redis_url(), protocol=2)
+
+    def _make(self, ttl_seconds: float, budget_bytes: int) -> Tier:
+        return RedisTier(
+            url=self.redis_url(),
+            clock=self.clock,
+            ttl_seconds=ttl_seconds,
+            observer=self.observer,
+            prefix=self.prefix,
+            timeout_seconds=TEST_TIMEOUT_SECONDS,
+        )
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock, and age every key on the server as much."""
+        super().advance(seconds)
+        let_time_pass(self.client, self.prefix, seconds)
+
+    def damage(self, tier: Tier, record: Record) -> None:
+        """Flip a bit in the middle of the payload."""
+        key = b"%b1:{%b.%d}" % (self.prefix.encode(), record.id.key.hex().encode(), record.id.shard)
+        offset = HEADER_BYTES + len(record.payload) // 2
+        byte = bytes(self.client.getrange(key, offset, offset))[0]  # type: ignore[arg-type]  # bytes: nothing is decoded
+        self.client.setrange(key, offset, bytes([byte ^ 1]))
+
+    def close(self) -> None:
+        """Close the tiers and remove the test's keys."""
+        super().close()
+        remove_keys(self.client, self.prefix)
+        self.client.close()
+
+
+class BreakerMemoryFactory(MemoryFactory):
+    """The in-process pool behind a breaker."""
+
+    name = "breaker-memory"
+
+    def _make(self, ttl_seconds: float, budget_bytes: int) -> Tier:
+        return BreakerTier(super()._make(ttl_seconds, budget_bytes), self.clock, jitter=lambda: 0.0)
+
+
+class BreakerRedisFactory(RedisFactory):
+    """The pool on a real Redis behind a breaker, as it is used."""
+
+    name = "breaker-redis"
+
+    def _make(self, ttl_seconds: float, budget_bytes: int) -> Tier:
+        return BreakerTier(super()._make(ttl_seconds, budget_bytes), self.clock, jitter=lambda: 0.0)
+
+
+FACTORIES: tuple[type[TierFactory], ...] = (MemoryFactory, RedisFactory, BreakerMemoryFactory, BreakerRedisFactory)

@@ -1,0 +1,194 @@
+"""The connection to Redis: bounded, without retries, with a time limit on every wait, and mute about passwords.
+
+redis-py opens, authenticates and pools the connections and parses what comes back. Commands are packed here, so that a
+payload goes to the socket as it is, without being joined to its header or to the command first.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from redis import exceptions
+from redis.backoff import NoBackoff
+from redis.connection import BlockingConnectionPool, Connection, ConnectionInterface, parse_url
+from redis.credentials import UsernamePasswordCredentialProvider
+from redis.retry import Retry
+
+from storage.base import Payload
+
+Argument = bytes | int | tuple[Payload, ...]
+"""One argument of a command; a tuple is sent as one string, its buffers behind each other."""
+Command = tuple[Argument, ...]
+Reply = Any
+"""What Redis answered: bytes, int, list, None, or a ResponseError that is about this one command."""
+
+READ_BYTES = 256 << 10
+"""How much is asked of a socket at once."""
+
+_JOIN_BYTES = 4096
+_URL_OPTIONS = {"connection_class", "db", "host", "password", "path", "port", "username"}
+_ABOUT_ONE_COMMAND = (exceptions.OutOfMemoryError, exceptions.ExecAbortError)
+
+
+class LinkDownError(Exception):
+    """Redis cannot be used now: unreachable, too slow, loading, read-only, or it refuses us.
+
+    ``kind`` is ``timeout`` or ``io``. The message names the kind of error and the place, never what was sent.
+    """
+
+    def __init__(self, kind: str, message: str) -> None:
+        self.kind = kind
+        super().__init__(message)
+
+
+class Session:
+    """One connection for as long as a conversation needs it. See :meth:`RedisLink.session`."""
+
+    def __init__(self, connection: ConnectionInterface) -> None:
+        self._connection = connection
+
+    def ask(self, commands: Sequence[Command]) -> list[Reply]:
+        """Send commands in one go and read all their replies.
+
+        Replies that concern one command (out of memory, wrong type, a transaction that was refused) stand in its place.
+        """
+        self._connection.send_packed_command(pack(commands), check_health=False)
+        replies: list[Reply] = []
+        for _ in commands:
+            try:
+                replies.append(self._connection.read_response())
+            except exceptions.ResponseError as error:
+                replies.append(error)
+        for reply in replies:
+            if isinstance(reply, exceptions.ResponseError) and not _is_about_one_command(reply):
+                raise reply
+        return replies
+
+
+class RedisLink:
+    """A Redis server as the pool sees it.
+
+    Args:
+        url: ``redis://``, ``rediss://`` or ``unix://``; its query may set ``db`` and ``ssl_*`` options, nothing else.
+        timeout_seconds: longest wait for a connection, for a handshake's answer, for a buffer to be taken or for the
+            next bytes of a reply.
+        max_connections: most connections open at a time; who finds none free waits ``timeout_seconds``.
+        on_fault: told the kind of every fault, ``io`` or ``timeout``.
+
+    Raises:
+        ValueError: the URL is none of these, or sets what is not its to set. The message does not quote it.
+    """
+
+    def __init__(
+        self, *, url: str, timeout_seconds: float, max_connections: int, on_fault: Callable[[str], None]
+    ) -> None:
+        options = _options_of(url)
+        self.where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
+        """Where the server is, without credentials."""
+        self.is_up = True
+        """How the last conversation ended; true before the first."""
+        self._on_fault = on_fault
+        self._is_closed = False
+        self._pool = BlockingConnectionPool(
+            connection_class=options.pop("connection_class", Connection),
+            max_connections=max_connections,
+            timeout=timeout_seconds,
+            **options,
+            socket_timeout=timeout_seconds,
+            socket_connect_timeout=timeout_seconds,
+            socket_read_size=READ_BYTES,
+            retry=Retry(NoBackoff(), 0),
+            health_check_interval=0,
+            protocol=2,
+        )
+
+    def __repr__(self) -> str:
+        return f"RedisLink({self.where})"
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """A connection of one's own, for a conversation of more than one round.
+
+        Raises:
+            LinkDownError: from here or from any ``ask``; the connection is dropped and nobody asks again.
+            ValueError: the link is closed.
+        """
+        if self._is_closed:
+            raise ValueError("the connection to Redis is closed")
+        try:
+            connection = self._pool.get_connection()
+        except (exceptions.RedisError, OSError) as error:
+            raise self._down(error) from None
+        try:
+            yield Session(connection)
+        except (exceptions.RedisError, OSError) as error:
+            connection.disconnect()
+            raise self._down(error) from None
+        except BaseException:  # whatever ended the conversation, unread replies must not meet the next one
+            connection.disconnect()
+            raise
+        else:
+            self.is_up = True
+        finally:
+            self._pool.release(connection)
+
+    def ask(self, commands: Sequence[Command]) -> list[Reply]:
+        """One round on any connection; see :meth:`Session.ask`. Nothing to ask touches no connection."""
+        if not commands:
+            return []
+        with self.session() as session:
+            return session.ask(commands)
+
+    def close(self) -> None:
+        """Drop all connections. Safe to call twice."""
+        self._is_closed = True
+        self._pool.disconnect()
+
+    def _down(self, error: Exception) -> LinkDownError:
+        self.is_up = False
+        is_late = isinstance(error, exceptions.TimeoutError | TimeoutError)
+        down = LinkDownError("timeout" if is_late else "io", f"{type(error).__name__} at {self.where}")
+        self._on_fault(down.kind)
+        return down
+
+
+def pack(commands: Sequence[Command]) -> list[Payload]:
+    """Commands as RESP, in buffers to be sent one after the other; large ones are the callers' own, not copies."""
+    buffers: list[Payload] = []
+    small: list[bytes] = []
+    for command in commands:
+        small.append(b"*%d\r\n" % len(command))
+        for argument in command:
+            pieces = argument if isinstance(argument, tuple) else (_text(argument),)
+            small.append(b"$%d\r\n" % sum(memoryview(piece).nbytes for piece in pieces))
+            for piece in pieces:
+                if memoryview(piece).nbytes > _JOIN_BYTES:
+                    buffers += [b"".join(small), piece]
+                    small = []
+                else:
+                    small.append(bytes(piece))
+            small.append(b"\r\n")
+    return [*buffers, b"".join(small)]
+
+
+def _text(argument: bytes | int) -> bytes:
+    return argument if isinstance(argument, bytes) else b"%d" % argument
+
+
+def _is_about_one_command(error: exceptions.ResponseError) -> bool:
+    return isinstance(error, _ABOUT_ONE_COMMAND) or str(error).startswith("WRONGTYPE")
+
+
+def _options_of(url: str) -> dict[str, Any]:
+    """What redis-py makes of a URL, with the password where no ``repr`` shows it."""
+    try:
+        options: dict[str, Any] = dict(parse_url(url))
+    except ValueError:
+        raise ValueError("the Redis URL is not of the form redis://, rediss:// or unix://") from None
+    strange = sorted(name for name in options if name not in _URL_OPTIONS and not name.startswith("ssl_"))
+    if strange:
+        raise ValueError(f"the Redis URL may not set {', '.join(strange)}")
+    username, password = options.pop("username", None), options.pop("password", None)
+    if username or password:
+        options["credential_provider"] = UsernamePasswordCredentialProvider(username, password)
+    return options

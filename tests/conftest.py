@@ -1,0 +1,22 @@
+"""Fixtures every kind of test may use."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.redis_server import RedisServer, running_redis_url
+
+
+@pytest.fixture(scope="session")
+def redis_url() -> Iterator[str]:
+    """The URL of a real Redis, not to be stopped and shared with other tests: use a key prefix of your own.
+
+    The one that ``KVSHELF_TEST_REDIS_URL`` names, else a private one.
+    """
+    running = running_redis_url()
+    if running:
+        yield running
+        return
+    server = RedisServer()
+    yield server.url
+    server.close()
