@@ -10,9 +10,9 @@ from service.cli.errors import UsageError
 
 def _commands() -> "Sequence[Callable[[argparse._SubParsersAction[argparse.ArgumentParser]], None]]":
     """One ``add_parser`` a command, in the order the help lists them. Imported here to keep ``--help`` quick."""
-    from service.cli import profile, trace
+    from service.cli import profile, resume, trace
 
-    return (profile.add_parser, trace.add_parser)
+    return (profile.add_parser, resume.add_parser, trace.add_parser)
 
 
 def build_parser() -> argparse.ArgumentParser:
