@@ -25,7 +25,7 @@ def highest_boundary(layout: Layout, request: Request, global_tokens: int) -> in
 
 
 def candidates(layout: Layout, request: Request, cached: Cached) -> Iterator[ResumePlan]:
-    """All plans but those that another one in the list beats under any constraint.
+    """Every plan that some constraint could make the best one; which constraints there are is the caller's matter.
 
     Args:
         layout: the model's, at the namespace's block size.
@@ -64,7 +64,7 @@ class Basis:
             yield self._loading(Mode.EXACT_REBUILD, self.layout.state_layers * self.layout.window_tokens)
 
     def plan(self, mode: Mode, matched: int, run_start: int) -> ResumePlan:
-        """A plan of this variant. It loads what is neither held nor run, in whole blocks, and below ``matched``."""
+        """A plan of this variant. It loads all blocks below ``matched`` but those held whole; a resident one, none."""
         layout, prompt_tokens = self.layout, self.request.prompt_tokens
         is_loading = mode is not Mode.RESIDENT and layout.block_bytes > 0
         load_start = self._first_unheld(matched) if is_loading else matched
