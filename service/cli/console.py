@@ -26,6 +26,16 @@ def warn(text: str) -> None:
     print(text, file=sys.stderr, flush=True)  # noqa: T201 - this module owns printing.
 
 
+def redraw(line: str) -> None:
+    """Draw a line for a person over the one drawn before. An empty line takes the last one away."""
+    print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)  # noqa: T201 - this module owns printing.
+
+
+def is_terminal() -> bool:
+    """Whether a person sees standard error as it comes."""
+    return sys.stderr.isatty()
+
+
 def _discard_output() -> None:
     """Send what is still buffered to nowhere, so that the interpreter finds no fault in it at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -5,14 +5,14 @@ import sys
 from collections.abc import Callable, Sequence
 
 from service.cli import console
-from service.cli.errors import UsageError
+from service.cli.errors import CommandError, UsageError
 
 
 def _commands() -> "Sequence[Callable[[argparse._SubParsersAction[argparse.ArgumentParser]], None]]":
     """One ``add_parser`` a command, in the order the help lists them. Imported here to keep ``--help`` quick."""
-    from service.cli import profile, resume, trace
+    from service.cli import profile, replay, resume, trace
 
-    return (profile.add_parser, resume.add_parser, trace.add_parser)
+    return (profile.add_parser, resume.add_parser, replay.add_parser, trace.add_parser)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -29,7 +29,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; returns its exit status: 0 done, 1 it failed, 2 it was asked wrongly."""
+    """Run a command; returns its exit status: 0 done, 1 it failed, 2 it was asked wrongly, 130 interrupted."""
     parsed = build_parser().parse_args(arguments)
     run: Callable[[argparse.Namespace], int] = parsed.run
     try:
@@ -37,6 +37,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UsageError as error:
         console.warn(f"kvshelf {parsed.command}: {error}")
         return 2
+    except CommandError as error:
+        console.warn(f"kvshelf {parsed.command}: {error}")
+        return 1
+    except KeyboardInterrupt:
+        return 130
     except console.OutputClosedError:
         return 0
 

@@ -154,7 +154,7 @@ class _Session:
 
     def _continue(self, output_tokens: int) -> None:
         """The next prompt: the answer and what came back; at times the end of the old prompt changes, too."""
-        if self._rng.random() < 0.25:
+        if self._rng.random() < 0.06:
             self._prompt.rewrite_tail(self._rng.randint(1, 3))
         self._prompt.grow(output_tokens + int(_draw(self._rng, _RETURNED_TOKENS)))
 
@@ -175,7 +175,7 @@ class _Session:
 
     def _break(self) -> float:
         """A wait that a snapshot of five minutes does not survive."""
-        return 330.0 + self._rng.random() * 1200.0
+        return 330.0 + self._rng.random() * 2000.0
 
 
 def trace_bytes(seed: int, settings: GeneratorSettings) -> bytes:

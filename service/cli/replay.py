@@ -1,0 +1,239 @@
+"""``kvshelf replay``: drive a service with a request trace and say what it was good for."""
+
+import argparse
+import json
+import math
+import os
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from kvshelf_client.answers import Namespace
+from kvshelf_client.client import Client
+from kvshelf_client.errors import KvshelfError, ServiceError
+from service.cli import console
+from service.cli.errors import CommandError, UsageError
+from service.cli.progress import Progress
+from service.cli.replay_text import describe, summary
+from service.profiles import ProfileError, load_profile_file
+from service.replay.errors import ReplayError
+from service.replay.replayer import Replayer, ReplayOptions
+from service.replay.target import Target
+from service.traces.base import BadLine, Trace, TraceError, TraceRequest
+from service.traces.generate import sample_path
+from service.traces.reader import read_trace
+from storage.clock import Clock, SystemClock
+
+DEFAULT_URL = "http://127.0.0.1:8710"
+DEFAULT_PROFILE = "deepseek-v4.1-flash/fp4"
+INTERRUPTED = 130
+_BAD_LINES_SHOWN = 10
+
+_DESCRIPTION = """Replay a trace against a service, request by request in order of time: plan, fetch and check every
+byte, store what a real engine would have computed. Records are made small by default (--bytes-per-token), so
+that plans and hits are the real ones and the bytes are not. Ends with tables, or with JSON.
+"""
+_EXAMPLES = """examples:
+  kvshelf replay sample                                        the generated sample that comes with kvshelf
+  kvshelf replay agents.jsonl.gz --sessions 20 --json
+  kvshelf replay chat.jsonl --requests 2000 --profile llama-3-8b/bf16
+  kvshelf replay sample --speed 60 --bytes-per-token full      an hour a minute, records of real size
+
+exit status: 0 done, 1 the service failed or handed out a wrong byte, 2 asked wrongly, 130 interrupted
+"""
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command to the command line."""
+    parser = commands.add_parser(
+        "replay",
+        help="replay a request trace against a service",
+        description=_DESCRIPTION,
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("trace", help="session or Mooncake JSONL, plain or .gz; or `sample`", metavar="TRACE")
+    parser.add_argument("--url", default=DEFAULT_URL, help=f"the service (default: {DEFAULT_URL})")
+    parser.add_argument("--profile", default=DEFAULT_PROFILE, help=f"id, or a .toml file (default: {DEFAULT_PROFILE})")
+    parser.add_argument(
+        "--bytes-per-token",
+        type=_bytes_per_token,
+        default=1,
+        metavar="N",
+        help="make records this small; `full` or 0 for the profile's real sizes (default: 1)",
+    )
+    parser.add_argument("--sessions", type=_count, metavar="N", help="only the first N sessions of the file")
+    parser.add_argument("--requests", type=_count, metavar="N", help="only the first N requests, after merging")
+    parser.add_argument(
+        "--speed",
+        type=_speed,
+        default=0.0,
+        metavar="X",
+        help="follow the trace's times divided by X; 0 as fast as it goes (default: 0)",
+    )
+    parser.add_argument("--shards", type=_count, default=1, metavar="N", help="tensor-parallel ranks (default: 1)")
+    parser.add_argument(
+        "--namespace", metavar="NAME", help="namespace to replay in (default: named after the settings)"
+    )
+    parser.add_argument(
+        "--salt", help="replays with the same salt find each other's records (default: a fresh one, so it starts cold)"
+    )
+    parser.add_argument("--relaxed", action="store_true", help="do not wait for the disk when storing")
+    parser.add_argument("--timeout", type=_seconds, default=30.0, metavar="S", help="seconds per step (default: 30)")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(run=run)
+
+
+class _Ended(NamedTuple):
+    """How a replay ended: the exit status, and what to say about it."""
+
+    status: int
+    text: str = ""
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Replay a trace; see the module and the command's help."""
+    trace = _read(arguments)
+    target = Target(_profile(arguments.profile), arguments.bytes_per_token, _salt(arguments), arguments.shards)
+    clock = SystemClock()
+    with _client(arguments) as client:
+        namespace = _register(client, arguments.namespace or target.name_for(trace), target, trace)
+        options = ReplayOptions(arguments.speed, not arguments.relaxed, run_id=os.urandom(6).hex())
+        replayer = Replayer(client, namespace, trace, options, clock=clock, sleep=threading.Event().wait)
+        ended = _replay(replayer, trace, clock, by_time=arguments.speed > 0)
+    _report(arguments, replayer, trace, namespace, target, ended)
+    return ended.status
+
+
+def _read(arguments: argparse.Namespace) -> Trace:
+    """Read the trace, and tell of the first bad lines."""
+    shown = 0
+
+    def on_bad_line(bad: BadLine) -> None:
+        nonlocal shown
+        shown += 1
+        if shown <= _BAD_LINES_SHOWN:
+            console.warn(f"line {bad.number} left out: {bad.reason}")
+
+    path = sample_path() if arguments.trace == "sample" else Path(arguments.trace)
+    try:
+        trace = read_trace(
+            path, sessions_limit=arguments.sessions, requests_limit=arguments.requests, on_bad_line=on_bad_line
+        )
+    except TraceError as error:
+        raise UsageError(str(error)) from None
+    if trace.bad_lines > _BAD_LINES_SHOWN:
+        console.warn(f"{trace.bad_lines} lines left out in all")
+    return trace
+
+
+def _profile(text: str) -> str | dict[str, object]:
+    if not text.endswith(".toml"):
+        return text
+    try:
+        return load_profile_file(Path(text)).document()
+    except (OSError, ProfileError) as error:
+        raise UsageError(f"cannot use the profile {text}: {error}") from None
+
+
+def _salt(arguments: argparse.Namespace) -> str:
+    """A chosen namespace is meant to be found again, so it has no salt unless one is given."""
+    if arguments.salt is not None:
+        return str(arguments.salt)
+    return "" if arguments.namespace else os.urandom(8).hex()
+
+
+def _client(arguments: argparse.Namespace) -> Client:
+    try:
+        return Client(arguments.url, timeout_seconds=arguments.timeout)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _register(client: Client, name: str, target: Target, trace: Trace) -> Namespace:
+    try:
+        return client.register_namespace(name, target.spec_for(trace))
+    except ServiceError as error:
+        if error.status in (409, 422):
+            raise UsageError(f"the service refuses the namespace {name}: {error}") from None
+        raise CommandError(str(error)) from None
+    except KvshelfError as error:
+        raise CommandError(str(error)) from None
+
+
+def _replay(replayer: Replayer, trace: Trace, clock: Clock, *, by_time: bool) -> _Ended:
+    progress = Progress("replay", clock=clock, on_terminal=console.is_terminal())
+    all_tokens, all_seconds = trace.input_tokens, trace.duration_seconds
+
+    def on_progress(request: TraceRequest) -> None:
+        done = request.time_seconds / all_seconds if by_time and all_seconds else tally.prompt_tokens / all_tokens
+        progress.update(done, lambda: summary(tally))
+
+    tally = replayer.tally
+    try:
+        replayer.run(on_progress)
+    except KeyboardInterrupt:
+        return _Ended(INTERRUPTED, "interrupted; this is what there was until then")
+    except (ReplayError, KvshelfError) as error:
+        return _Ended(1, f"stopped: {error}")
+    finally:
+        progress.clear()
+    return _Ended(0)
+
+
+def _report(
+    arguments: argparse.Namespace, replayer: Replayer, trace: Trace, namespace: Namespace, target: Target, ended: _Ended
+) -> None:
+    """Print the result; what went wrong goes to standard error, after it."""
+    if arguments.json:
+        about = {
+            "trace": trace.name,
+            "namespace": namespace.name,
+            "salt": target.salt,
+            "complete": ended.status == 0,
+            "bad_lines": trace.bad_lines,
+        }
+        console.say(json.dumps({**replayer.tally.document(), **about}, indent=2))
+    else:
+        tally = replayer.tally
+        console.say(
+            f"{tally.requests:,} of {len(trace.requests):,} requests of {trace.name} ({trace.format}, blocks of "
+            f"{trace.block_tokens} tokens) in {tally.elapsed_seconds:.1f} s, namespace {namespace.name}\n"
+        )
+        console.say(describe(tally))
+    if ended.text:
+        console.warn(f"kvshelf replay: {ended.text}")
+
+
+def _bytes_per_token(text: str) -> int | None:
+    if text in ("full", "0"):
+        return None
+    return _count(text)
+
+
+def _count(text: str) -> int:
+    value = int(text) if text.isdecimal() else 0
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
+    return value
+
+
+def _speed(text: str) -> float:
+    value = _number(text)
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
+    return value
+
+
+def _seconds(text: str) -> float:
+    value = _number(text)
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
+    return value
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

@@ -1,0 +1,92 @@
+"""What is replayed against, and under which namespace."""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from kvshelf_client.answers import Plan, StoreResult
+from kvshelf_client.client import NamespaceSpec
+from kvshelf_client.frames import Frame
+from kvshelf_client.upload import StoreRecord
+from service.traces.base import Trace
+from service.traces.chain import HASH_SCHEME
+
+_MAX_NAME_LENGTH = 60
+
+
+class Service(Protocol):
+    """The verbs a replay uses; :class:`kvshelf_client.client.Client` has them. See there."""
+
+    def plan(
+        self,
+        namespace: str,
+        *,
+        hashes: list[bytes],
+        prompt_tokens: int,
+        request_id: str,
+        max_load_bytes_per_saved_token: float | None = None,
+    ) -> Plan:
+        """How a prompt resumes."""
+        ...
+
+    def fetch(self, lease_id: str) -> Iterator[Frame]:
+        """What a plan loads."""
+        ...
+
+    def store(
+        self,
+        namespace: str,
+        records: Iterable[StoreRecord],
+        *,
+        plan_id: str,
+        durable: bool,
+        supersedes: bytes | None,
+    ) -> StoreResult:
+        """Keep records."""
+        ...
+
+    def release(self, lease_id: str, *, ran: str) -> None:
+        """End a request."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The namespace to replay in.
+
+    Args:
+        profile: a profile's id, or a profile written out.
+        bytes_per_token: size of the records; None for the profile's own.
+        salt: replays of the same salt find what the ones before them stored.
+        shards: tensor-parallel ranks to store for.
+    """
+
+    profile: str | dict[str, object]
+    bytes_per_token: int | None
+    salt: str
+    shards: int = 1
+
+    def spec_for(self, trace: Trace) -> NamespaceSpec:
+        """What to register: the trace's block size and hashes made from its ids."""
+        model = self.profile if isinstance(self.profile, str) else str(self.profile.get("id", "own profile"))
+        return NamespaceSpec(
+            tenant="replay",
+            model=model,
+            weights_revision="replay",
+            profile=self.profile,
+            block_tokens=trace.block_tokens,
+            bytes_per_token=self.bytes_per_token,
+            hash_scheme=HASH_SCHEME,
+            salt=self.salt,
+            shards=self.shards,
+        )
+
+    def name_for(self, trace: Trace) -> str:
+        """A name that is another one for every trace's name and every setting."""
+        settings = [self.profile, self.bytes_per_token, self.salt, self.shards, trace.block_tokens, trace.name]
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+        stem = re.sub(r"[^A-Za-z0-9._-]+", "-", trace.name)[:_MAX_NAME_LENGTH]
+        return f"replay-{stem}-{digest}"
