@@ -10,9 +10,16 @@ from service.cli.errors import CommandError, UsageError
 
 def _commands() -> "Sequence[Callable[[argparse._SubParsersAction[argparse.ArgumentParser]], None]]":
     """One ``add_parser`` a command, in the order the help lists them. Imported here to keep ``--help`` quick."""
-    from service.cli import profile, replay, resume, trace
+    from service.cli import config, profile, replay, resume, serve, trace
 
-    return (profile.add_parser, resume.add_parser, replay.add_parser, trace.add_parser)
+    return (
+        serve.add_parser,
+        replay.add_parser,
+        resume.add_parser,
+        profile.add_parser,
+        trace.add_parser,
+        config.add_parser,
+    )
 
 
 def build_parser() -> argparse.ArgumentParser:

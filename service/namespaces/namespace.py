@@ -30,6 +30,11 @@ class Namespace:
     shard_snapshot_bytes: int
 
     @property
+    def shards(self) -> int:
+        """Tensor-parallel ranks that hold different bytes."""
+        return self.spec.shards
+
+    @property
     def namespace_id(self) -> bytes:
         """The first 8 bytes of the fingerprint: what all record ids of the namespace start with."""
         return self.fingerprint[:NAMESPACE_ID_BYTES]

@@ -22,16 +22,18 @@ class NamespaceRegistry:
     Args:
         catalog: where the specs are kept. What it holds is loaded at once.
         max_namespaces: one more is refused; those already kept are always loaded.
-        max_record_bytes: the largest record of one shard, a block or a snapshot.
+        max_block_bytes: the largest block of one shard that the SSD tier can keep.
+        max_snapshot_bytes: the largest snapshot of one shard.
 
     Raises:
         CatalogError: a kept namespace is corrupt or does not fit the settings; the text names its file.
     """
 
-    def __init__(self, catalog: Catalog, *, max_namespaces: int, max_record_bytes: int) -> None:
+    def __init__(self, catalog: Catalog, *, max_namespaces: int, max_block_bytes: int, max_snapshot_bytes: int) -> None:
         self._catalog = catalog
         self._max_namespaces = max_namespaces
-        self._max_record_bytes = max_record_bytes
+        self._max_block_bytes = max_block_bytes
+        self._max_snapshot_bytes = max_snapshot_bytes
         self._lock = threading.Lock()
         # Replaced as a whole by each registration, so that readers need no lock.
         self._namespaces = {name: self._load(name) for name in catalog.names()}
@@ -40,7 +42,7 @@ class NamespaceRegistry:
         """The namespace of a name, and whether this call made it; durable when it returns.
 
         Raises:
-            NamespaceError: a bad name, or a record would be larger than ``max_record_bytes``.
+            NamespaceError: a bad name, or a record would be larger than its tier keeps.
             NamespaceConflictError: the name stands for something else.
             NamespaceLimitError: there are ``max_namespaces`` already.
             CatalogError: it could not be kept.
@@ -85,14 +87,18 @@ class NamespaceRegistry:
                 raise NamespaceError("salt", f"this namespace's record ids would run into those of {other.name!r}")
 
     def _check_record_bytes(self, namespace: Namespace) -> None:
-        sizes = {"block_tokens": namespace.shard_block_bytes, "profile": namespace.shard_snapshot_bytes}
-        for field, size in sizes.items():
-            if size > self._max_record_bytes:
-                what = "block" if field == "block_tokens" else "snapshot"
-                text = (
-                    f"a {what} of {size} bytes a shard is above the setting max_record_bytes = {self._max_record_bytes}"
-                )
-                raise NamespaceError(field, text)
+        if namespace.shard_block_bytes > self._max_block_bytes:
+            text = (
+                f"a block of {namespace.shard_block_bytes} bytes a shard is larger than a segment takes,"
+                f" {self._max_block_bytes}; use smaller blocks, more shards or a larger store.budget_bytes"
+            )
+            raise NamespaceError("block_tokens", text)
+        if namespace.shard_snapshot_bytes > self._max_snapshot_bytes:
+            text = (
+                f"a snapshot of {namespace.shard_snapshot_bytes} bytes a shard is over the setting"
+                f" limits.max_snapshot_bytes = {self._max_snapshot_bytes}"
+            )
+            raise NamespaceError("profile", text)
 
     def _load(self, name: str) -> Namespace:
         document = self._catalog.read(name)

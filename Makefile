@@ -1,0 +1,42 @@
+# Everything a newcomer needs: `make demo` and `make test`. `make help` lists the rest.
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint format typecheck system-packages clean
+
+help:  ## List the targets.
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 28
+
+$(STAMP): pyproject.toml constraints.txt
+	@echo "== Creating the environment in $(VENV) and installing kvshelf with its development tools (a minute or two)"
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+demo: $(STAMP)  ## Start the service on loopback, replay the shipped agent trace against it, print the hit table.
+	@echo "== Running the demo: a service with embedded defaults, and a generated agent trace replayed against it"
+	$(BIN)/kvshelf demo
+
+test: $(STAMP) system-packages lint  ## Run the linters and the whole test suite.
+	@echo "== Running the whole test suite (about 5 minutes)"
+	$(BIN)/python -m pytest
+
+system-packages:
+	@bash tests/support/install_system_packages.sh
+
+lint: $(STAMP)  ## Run ruff, mypy --strict and the test that holds the repository itself to its rules.
+	@echo "== Checking style, types and the repository's own rules"
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/unit/test_tidy.py
+
+format: $(STAMP)  ## Let ruff format the code and mend what it can.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## Remove the environment and all caches.
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis dist

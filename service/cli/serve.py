@@ -1,0 +1,49 @@
+"""``kvshelf serve``: run the service."""
+
+import argparse
+from pathlib import Path
+
+from service.cli import console
+from service.cli.options import add_settings_options, settings_from
+from service.logs import configure_logs
+from service.server import serve
+from storage.catalog import CatalogError
+from storage.clock import SystemClock
+from storage.lock import DirectoryLockedError
+from storage.ssd import UnusableDirectoryError
+
+_EXAMPLES = """examples:
+  kvshelf serve                                     loopback, port 8710, pool in this process
+  kvshelf serve --port 0 --data-dir /tmp/shelf      a free port, said on standard output
+  kvshelf serve --redis-url redis://127.0.0.1:6379  snapshots in a Redis
+  kvshelf serve --config /etc/kvshelf.toml          settings from a file; docs/configuration.md has them all
+"""
+
+
+def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Add the command's parser."""
+    parser = commands.add_parser(
+        "serve",
+        help="run the service",
+        description="Run the service until Ctrl-C or SIGTERM: requests under way are finished, the index is synced.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add_settings_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run the command."""
+    settings = settings_from(arguments)
+    configure_logs(settings.server)
+    try:
+        serve(settings, SystemClock(), lambda url: _say_ready(url, settings.store.data_dir))
+    except (OSError, DirectoryLockedError, UnusableDirectoryError, CatalogError, ValueError) as error:
+        console.warn(f"kvshelf serve: {error}")
+        return 1
+    return 0
+
+
+def _say_ready(url: str, data_dir: Path) -> None:
+    console.say(f"kvshelf serves on {url} (data in {data_dir}); metrics: {url}/metrics, health: {url}/healthz")

@@ -1,0 +1,1 @@
+"""What outlives a plan's answer: the lease that holds its records, its facts for later stores, and its accounting."""

@@ -1,0 +1,30 @@
+"""The closed sets of label values. Every combination that can occur is there, at 0, from the first scrape."""
+
+from kvshelf_client.words import MissReason
+
+from service.planner.base import Mode, Source
+
+SOURCES = tuple(source.value for source in Source)
+MODES = tuple(mode.value for mode in Mode)
+REASONS = tuple(reason.value for reason in MissReason)
+CLASS_OF_TIER = {"ssd": "block", "dram": "snapshot"}
+TIERS = tuple(CLASS_OF_TIER)
+CLASSES = tuple(CLASS_OF_TIER.values())
+OPERATIONS = ("read", "write", "carry")
+CAUSES = ("expired", "budget", "deleted", "corrupt", "replaced", "superseded")
+FAULTS = ("io", "timeout", "corrupt", "full")
+BREAKER_STATES = ("closed", "open", "half_open")
+HEALTH_STATES = ("ok", "degraded", "down")
+VERBS = ("register", "hash", "plan", "fetch", "store", "record", "touch", "release", "delete", "stats", "operate")
+STORE_OUTCOMES = ("stored", "replaced", "duplicate", "refused", "lost")
+STORE_REASONS = (
+    "none",
+    "below_write_floor",
+    "wrong_size",
+    "wrong_class",
+    "no_boundary",
+    "wrong_shard",
+    "corrupt",
+    "full",
+    "tier_down",
+)

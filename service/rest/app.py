@@ -1,0 +1,42 @@
+"""Make the REST face of a service."""
+
+from fastapi import FastAPI
+
+from service.rest.context import Context
+from service.rest.problems import Problem, install_handlers, problem_responses
+from service.rest.routes import leases, namespaces, operate, plans, records, stores
+from service.shelf.parts import Parts
+from service.version import __version__
+
+
+def create_app(parts: Parts) -> FastAPI:
+    """The ASGI application over ``parts``. Its ``state.context`` is closed by whoever runs it."""
+    app = FastAPI(
+        title="kvshelf",
+        version=__version__,
+        summary="Tiered KV-cache persistence for LLM inference servers, with resume plans and bounded replay.",
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.context = Context(parts)
+    install_handlers(app)
+    for module in (namespaces, plans, leases, stores, records, operate):
+        app.include_router(module.router)
+    _document_problems(app)
+    return app
+
+
+def _document_problems(app: FastAPI) -> None:
+    """Add the problem document to the OpenAPI schemas, and let it stand for FastAPI's own validation error."""
+    schema = app.openapi()
+    components = schema.setdefault("components", {}).setdefault("schemas", {})
+    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
+    components.update(problem.pop("$defs", {}))
+    components["Problem"] = problem
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            if "422" in operation["responses"]:
+                operation["responses"] |= {"422": problem_responses(422)[422]}
+    for unused in ("HTTPValidationError", "ValidationError"):
+        components.pop(unused, None)
+    app.openapi_schema = schema

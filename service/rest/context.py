@@ -1,0 +1,44 @@
+"""What every route works with: the service's parts and the threads in which blocking work is done."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Annotated, ParamSpec, TypeVar
+
+from fastapi import Depends, Request
+
+from service.namespaces import Namespace
+from service.shelf.parts import Parts
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Context:
+    """The parts of the service, and a bounded pool of threads: nothing that can block runs on the event loop."""
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self._threads = ThreadPoolExecutor(parts.settings.server.workers, thread_name_prefix="kvshelf-worker")
+        self.is_draining = False
+
+    async def run(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
+        """Call a blocking function in a worker thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: call(*arguments, **keywords))
+
+    def namespace(self, name: str) -> Namespace:
+        """A registered namespace; raises UnknownNamespaceError."""
+        return self.parts.namespaces.get(name)
+
+    def close(self) -> None:
+        """Wait for the work under way and let the threads go."""
+        self._threads.shutdown(wait=True)
+
+
+def context_of(request: Request) -> Context:
+    """The app's context, as a dependency."""
+    context: Context = request.app.state.context
+    return context
+
+
+InContext = Annotated[Context, Depends(context_of)]

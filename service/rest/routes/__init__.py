@@ -1,0 +1,1 @@
+"""The routes of the REST face, one module a subject."""

@@ -1,0 +1,110 @@
+"""Use a lease: fetch what it holds, keep it alive, release it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Query
+from fastapi.responses import StreamingResponse
+from kvshelf_client.frames import MEDIA_TYPE
+
+from service.leases.lease import Lease, RanPlan
+from service.planner import tokens_by_source
+from service.rest import models
+from service.rest.context import Context, InContext
+from service.rest.problems import problem_responses
+from service.rest.routes.plans import describe_answer
+from service.shelf.fetching import Fetch, open_fetch
+from service.shelf.finishing import finish
+from storage.base import Payload
+
+router = APIRouter(prefix="/v1/leases", tags=["leases"])
+
+SMALL_BUFFER_BYTES = 32 << 10
+FALLBACK_HEADER = "Kvshelf-Fallback"
+_FRAMES = {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}
+
+
+@router.get(
+    "/{lease_id}/fetch",
+    response_class=StreamingResponse,
+    responses={200: {"content": _FRAMES, "description": "Frames."}, **problem_responses(404, 422)},
+    summary="Fetch what a plan loads",
+)
+async def fetch(
+    lease_id: str,
+    context: InContext,
+    shard: Annotated[int | None, Query(ge=0, description="One shard only; all in order without it.")] = None,
+) -> StreamingResponse:
+    """Stream the leased records as frames: the snapshot first, then the blocks in order.
+
+    When the snapshot is gone, the first frame is the fallback plan, the header `Kvshelf-Fallback: true` is set, and
+    the fallback's blocks follow. A record that turned bad is a frame marked as a miss.
+    """
+    parts = context.parts
+    started = parts.clock.monotonic()
+    answer = await context.run(open_fetch, parts, lease_id, shard, _describe_fallback)
+    headers = {"Content-Length": str(answer.length_bytes)}
+    if answer.fell_back:
+        headers[FALLBACK_HEADER] = "true"
+
+    async def body() -> AsyncIterator[bytes | memoryview]:
+        async for buffer in _stream(context, answer):
+            yield buffer
+        parts.metrics.latency.labels("fetch").observe(parts.clock.monotonic() - started)
+
+    return StreamingResponse(body(), headers=headers, media_type=MEDIA_TYPE)
+
+
+async def _stream(context: Context, answer: Fetch) -> AsyncIterator[bytes | memoryview]:
+    """Send a batch while the next one is read."""
+    upcoming = asyncio.ensure_future(context.run(_next_batch, answer.batches))
+    try:
+        while (batch := await upcoming) is not None:
+            upcoming = asyncio.ensure_future(context.run(_next_batch, answer.batches))
+            for buffer in batch:
+                yield memoryview(buffer)
+    finally:
+        upcoming.cancel()
+
+
+def _next_batch(batches: Iterator[list[Payload]]) -> list[Payload] | None:
+    """Read a batch. Small buffers are joined: one write costs less than many."""
+    batch = next(batches, None)
+    if batch is None or sum(map(len, batch)) >= SMALL_BUFFER_BYTES * len(batch):
+        return batch
+    return [b"".join(batch)]
+
+
+def _describe_fallback(lease: Lease) -> bytes:
+    answer = lease.fallback or lease.primary
+    return msgspec.json.encode(describe_answer(lease.namespace.layout, answer))
+
+
+@router.post(
+    "/{lease_id}/touch", response_model=models.LeaseAnswer, responses=problem_responses(404), summary="Renew a lease"
+)
+async def renew(lease_id: str, context: InContext) -> dict[str, Any]:
+    """Give a lease its whole life again."""
+    with context.parts.metrics.latency.labels("touch").time(), context.parts.leases.use(lease_id) as lease:
+        return {"lease_id": lease.lease_id, "ttl_seconds": lease.ttl_seconds, "records": lease.records}
+
+
+@router.delete(
+    "/{lease_id}",
+    response_model=models.ReleaseAnswer,
+    responses=problem_responses(404, 422),
+    summary="Release a lease",
+)
+async def release(
+    lease_id: str,
+    context: InContext,
+    ran: Annotated[
+        RanPlan, Query(description="What the request ran; `plan` is the fallback once a fetch fell back.")
+    ] = (RanPlan.PLAN),
+) -> dict[str, Any]:
+    """End a request: its tokens are counted by source, once a request id, and the life of what it used is renewed."""
+    with context.parts.metrics.latency.labels("release").time():
+        layout, plan = await context.run(finish, context.parts, lease_id, ran)
+        return {"tokens_by_source": {source.value: tokens for source, tokens in tokens_by_source(plan, layout).items()}}

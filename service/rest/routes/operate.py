@@ -1,0 +1,49 @@
+"""For those who run the service: health, readiness, metrics, statistics."""
+
+from typing import Any
+
+from fastapi import APIRouter, Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from service.rest import models
+from service.rest.context import InContext
+from service.rest.encode import json_response
+from service.rest.problems import ProblemError, problem_responses
+from service.shelf.condition import health, refresh_gauges, statistics
+
+router = APIRouter(tags=["operate"])
+
+
+@router.get("/healthz", response_model=models.HealthAnswer, summary="Health with causes")
+async def healthz(context: InContext) -> dict[str, Any]:
+    """`ok`, or `degraded` with the causes: the service answers, but serves less than it could."""
+    state = health(context.parts)
+    return {"status": state.status, "causes": list(state.causes)}
+
+
+@router.get("/readyz", status_code=204, responses=problem_responses(503), summary="Readiness")
+async def readyz(context: InContext) -> Response:
+    """204 while requests are taken, 503 from the moment a stop was asked for."""
+    if context.is_draining:
+        raise ProblemError(503, "the service is stopping")
+    return Response(status_code=204)
+
+
+@router.get(
+    "/metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus text."}},
+    summary="Prometheus metrics",
+)
+async def metrics(context: InContext) -> Response:
+    """All metrics in the Prometheus text format."""
+    parts = context.parts
+    text = await context.run(parts.metrics.render, lambda: refresh_gauges(parts))
+    return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/v1/stats", response_model=dict[str, Any], summary="Statistics")
+async def stats(context: InContext) -> Response:
+    """Usage of each tier, leases, health, retention reached."""
+    with context.parts.metrics.latency.labels("stats").time():
+        return json_response(await context.run(statistics, context.parts))

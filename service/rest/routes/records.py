@@ -1,0 +1,223 @@
+"""Single records by key: look, read, write once, delete; and renew or delete many."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from kvshelf_client.frames import KEY_BYTES, FrameHeader, FrameKind, checksum_of
+from kvshelf_client.words import Provenance, RecordClass
+
+from service.namespaces import Namespace
+from service.rest import bodies, models
+from service.rest.context import Context, InContext
+from service.rest.encode import json_response
+from service.rest.problems import ProblemError, problem_responses
+from service.rest.routes.stores import describe_outcome
+from service.shelf import records
+from service.shelf.storing import Outcome, Upload, ran_plan, store
+from storage.base import Entry, Loaded, Miss
+
+router = APIRouter(prefix="/v1/namespaces", tags=["records"])
+
+ClassName = Literal["block", "snapshot"]
+InKey = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="The block key: 64 lower-case hexadecimal digits.")]
+InShard = Annotated[int, Query(ge=0, le=65_535, description="The shard.")]
+
+MISS_HEADER = "Kvshelf-Miss"
+_BINARY = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
+_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+
+
+@router.api_route(
+    "/{name}/records/{kind}/{key}",
+    methods=["GET", "HEAD"],
+    response_class=Response,
+    responses={
+        200: {**_BINARY, "description": "The payload."},
+        206: {**_BINARY, "description": "The range of it that was asked for."},
+        304: {"description": "The caller has it already (If-None-Match)."},
+        **problem_responses(404, 416, 422),
+    },
+    summary="Read a record",
+    operation_id="read_record",
+)
+async def read_record(
+    name: str, kind: ClassName, key: InKey, request: Request, context: InContext, shard: InShard = 0
+) -> Response:
+    """The payload of a record, verified, with a strong `ETag` (key, shard and generation) and one `Range` at most.
+
+    A miss is a 404 whose header `Kvshelf-Miss` has the reason. HEAD reads no payload and renews nothing.
+    """
+    with context.parts.metrics.latency.labels("record").time():
+        namespace = context.namespace(name)
+        verb = records.look if request.method == "HEAD" else records.read
+        found = await context.run(verb, context.parts, namespace, _class(kind), bytes.fromhex(key), shard)
+        if isinstance(found, Miss):
+            raise ProblemError(
+                404,
+                f"not there: {found.reason.value}",
+                headers={MISS_HEADER: found.reason.value},
+                extra={"reason": found.reason.value},
+            )
+        entry = found.entry if isinstance(found, Loaded) else found
+        headers = _headers(key, entry)
+        if headers["ETag"] in _etags(request.headers.get("if-none-match", "")):
+            return Response(status_code=304, headers=headers)
+        if isinstance(found, Entry):
+            return Response(
+                headers=headers | {"Content-Length": str(entry.length_bytes)}, media_type=bodies.TOKENS_TYPE
+            )
+        return _payload_response(request, found, headers)
+
+
+def _payload_response(request: Request, found: Loaded, headers: dict[str, str]) -> Response:
+    size = found.entry.length_bytes
+    asked = request.headers.get("range")
+    if asked is None or request.headers.get("if-range", headers["ETag"]) != headers["ETag"]:
+        return Response(bytes(found.payload), headers=headers, media_type=bodies.TOKENS_TYPE)
+    chosen = _range(asked, size)
+    if chosen is None:
+        raise ProblemError(416, f"the record has {size} bytes", headers={"Content-Range": f"bytes */{size}"})
+    headers["Content-Range"] = f"bytes {chosen.start}-{chosen.stop - 1}/{size}"
+    part = bytes(memoryview(found.payload)[chosen.start : chosen.stop])
+    return Response(part, 206, headers, bodies.TOKENS_TYPE)
+
+
+def _range(text: str, size: int) -> range | None:
+    """The one byte range of a Range header; None when it is not satisfiable or not understood."""
+    match = _RANGE.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
+        return None
+    first, last = match.groups()
+    if not first:
+        start, stop = max(0, size - int(last)), size
+    else:
+        start, stop = int(first), min(size, int(last) + 1) if last else size
+    return range(start, stop) if start < stop else None
+
+
+@router.put(
+    "/{name}/records/{kind}/{key}",
+    response_model=models.OutcomeAnswer,
+    responses={
+        200: {"description": "A duplicate: nothing was written."},
+        201: {"model": models.OutcomeAnswer, "description": "Stored, or took the place of a replayed one."},
+        **problem_responses(404, 412, 413, 415, 422, 503, 507),
+    },
+    openapi_extra={"requestBody": {"required": True, **_BINARY}},
+    summary="Write a record once",
+)
+async def write_record(
+    name: str,
+    kind: ClassName,
+    key: InKey,
+    request: Request,
+    context: InContext,
+    end_tokens: Annotated[
+        int, Query(ge=1, le=0xFFFFFFFF, description="End of the block, or boundary of the snapshot.")
+    ],
+    shard: InShard = 0,
+    provenance: Annotated[Literal["exact", "replayed"], Query(description="What the caller claims.")] = "replayed",
+    plan_id: Annotated[str | None, Query(max_length=64, description="The plan that ran.")] = None,
+) -> Response:
+    """Store one record durably. The first writer wins; with `If-None-Match: *` a second one gets a 412."""
+    with context.parts.metrics.latency.labels("record").time():
+        namespace = context.namespace(name)
+        bodies.media_type(request, bodies.TOKENS_TYPE)
+        size = namespace.shard_block_bytes if kind == "block" else namespace.shard_snapshot_bytes
+        payload = await bodies.read_bounded(request, size)
+        claim = Provenance[provenance.upper()]
+        header = FrameHeader(
+            FrameKind[kind.upper()], bytes.fromhex(key), len(payload), checksum_of(payload), claim, shard, end_tokens
+        )
+        upload = Upload(namespace, ran_plan(context.parts, namespace, plan_id))
+        (outcome,) = await context.run(store, context.parts, upload, [(header, payload)])
+        return _write_response(outcome, write_once=request.headers.get("if-none-match", "").strip() == "*")
+
+
+def _write_response(outcome: Outcome, *, write_once: bool) -> Response:
+    if outcome.outcome == "lost":
+        raise ProblemError(503, "the tier does not serve; the record was not kept")
+    if outcome.reason == "full":
+        raise ProblemError(507, "no room, and nothing may be evicted for it; raise store.budget_bytes or let it expire")
+    if outcome.outcome == "refused":
+        raise ProblemError(422, f"refused: {outcome.reason}", field="body", extra={"reason": outcome.reason})
+    if outcome.outcome == "duplicate" and write_once:
+        raise ProblemError(412, "the record is there already, at least as good")
+    response = json_response(describe_outcome(outcome), 200 if outcome.outcome == "duplicate" else 201)
+    response.headers["ETag"] = _etag(outcome.header.key.hex(), outcome.header.shard, outcome.generation)
+    return response
+
+
+@router.delete(
+    "/{name}/records/{kind}/{key}", status_code=204, responses=problem_responses(404, 422), summary="Delete a record"
+)
+async def delete_record(name: str, kind: ClassName, key: InKey, context: InContext, shard: InShard = 0) -> Response:
+    """Forget one record. What a lease holds of it stays readable until the lease ends."""
+    with context.parts.metrics.latency.labels("record").time():
+        namespace = context.namespace(name)
+        there = await context.run(
+            records.delete_shard, context.parts, namespace, _class(kind), bytes.fromhex(key), shard
+        )
+        if not there:
+            raise ProblemError(404, "not there", headers={MISS_HEADER: "never_stored"})
+        return Response(status_code=204)
+
+
+@router.post(
+    "/{name}/touch",
+    response_model=models.CountAnswer,
+    responses=problem_responses(404, 413, 415, 422),
+    openapi_extra=bodies.json_body(models.KeysBody),
+    summary="Renew records",
+)
+async def touch_records(name: str, request: Request, context: InContext) -> dict[str, Any]:
+    """Renew the life of records, all shards of each; answers how many records are alive."""
+    with context.parts.metrics.latency.labels("touch").time():
+        namespace, kind, keys = await _many(name, request, context)
+        return {"records": await context.run(records.touch, context.parts, namespace, kind, keys)}
+
+
+@router.post(
+    "/{name}/delete",
+    response_model=models.CountAnswer,
+    responses=problem_responses(404, 413, 415, 422),
+    openapi_extra=bodies.json_body(models.KeysBody),
+    summary="Delete records",
+)
+async def delete_records(name: str, request: Request, context: InContext) -> dict[str, Any]:
+    """Forget records, all shards of each; answers how many records were there."""
+    with context.parts.metrics.latency.labels("delete").time():
+        namespace, kind, keys = await _many(name, request, context)
+        return {"records": await context.run(records.delete, context.parts, namespace, kind, keys)}
+
+
+async def _many(name: str, request: Request, context: Context) -> tuple[Namespace, RecordClass, list[bytes]]:
+    namespace = context.namespace(name)
+    limits = context.parts.settings.limits
+    body = await bodies.read_model(request, models.KeysBody, limits.max_json_bytes)
+    if len(body.keys) > limits.max_list_items:
+        raise ProblemError(413, f"at most {limits.max_list_items} keys at a time", field="body.keys")
+    keys = [bodies.hex_bytes(key, KEY_BYTES, "body.keys") for key in body.keys]
+    return namespace, _class(body.class_), keys
+
+
+def _class(kind: str) -> RecordClass:
+    return RecordClass[kind.upper()]
+
+
+def _headers(key: str, entry: Entry) -> dict[str, str]:
+    return {
+        "ETag": _etag(key, entry.id.shard, entry.generation),
+        "Accept-Ranges": "bytes",
+        "Kvshelf-Provenance": entry.provenance.name.lower(),
+        "Kvshelf-Checksum": f"xxh3={entry.checksum:016x}",
+    }
+
+
+def _etag(key: str, shard: int, generation: int) -> str:
+    return f'"{key}-{shard}-{generation}"'
+
+
+def _etags(text: str) -> set[str]:
+    return {tag.strip() for tag in text.split(",")}

@@ -1,0 +1,28 @@
+"""From a request's body to block keys."""
+
+import struct
+from collections.abc import Sequence
+
+from service.namespaces import Namespace
+from service.rest.problems import ProblemError
+
+TOKEN_BYTES = 4
+HASH_BYTES = 32
+
+
+def pack_tokens(tokens: Sequence[int]) -> bytearray:
+    """Token ids as raw u32 little-endian; raises a 422 on an id that is none."""
+    try:
+        return bytearray(struct.pack(f"<{len(tokens)}I", *tokens))
+    except struct.error:
+        raise ProblemError(422, "token ids are whole numbers from 0 to 4294967295", field="body.tokens") from None
+
+
+def keys_of_hashes(namespace: Namespace, hashes: Sequence[bytes], prompt_tokens: int) -> list[bytes]:
+    """The block keys of a prompt whose engine hashes itself; raises a 422 unless every full block has its hash."""
+    each = namespace.layout.block_tokens // namespace.hashes_per_block
+    if len(hashes) != prompt_tokens // each:
+        full = prompt_tokens // each
+        detail = f"a prompt of {prompt_tokens} tokens has {full} full blocks of {each}, got {len(hashes)} hashes"
+        raise ProblemError(422, detail, field="body.hashes")
+    return namespace.keys_from_hashes(hashes)

@@ -1,0 +1,133 @@
+"""Make the parts of a service from its settings, and take them apart again in order."""
+
+import secrets
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from storage.base import Tier
+from storage.breaker import BreakerTier
+from storage.catalog import Catalog
+from storage.dram import RedisTier
+from storage.lock import DirectoryLock
+from storage.memory import MemoryTier
+from storage.ssd import SsdTier
+
+from service.leases.book import LeaseBook
+from service.leases.recent import Recent
+from service.metrics import Metrics
+from service.namespaces import NamespaceRegistry
+from service.settings import Settings
+from service.shelf.finishing import finish_all
+from service.shelf.parts import Parts
+from service.version import __version__
+from storage.clock import Clock
+
+
+def new_id() -> str:
+    """An id that nobody guesses: 24 hexadecimal digits."""
+    return secrets.token_hex(12)
+
+
+def open_service(settings: Settings, clock: Clock, make_id: Callable[[], str] = new_id) -> Parts:
+    """Open the data directory and the tiers, and put a service together. Its ``close`` undoes all of it.
+
+    Raises:
+        OSError: the data directory cannot be made or opened.
+        DirectoryLockedError: another process has it.
+        UnusableDirectoryError: it was written by another version, or is no data directory.
+        CatalogError: a namespace in it is damaged.
+    """
+    closing = ExitStack()
+    try:
+        return _open(settings, clock, make_id, closing)
+    except BaseException:  # A start that failed halfway lets go of what it opened.
+        closing.close()
+        raise
+
+
+def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing: ExitStack) -> Parts:
+    directory = settings.store.data_dir
+    closing.enter_context(DirectoryLock(directory))
+    metrics = Metrics(__version__)
+    blocks = SsdTier(
+        directory,
+        clock=clock,
+        observer=metrics,
+        ttl_seconds=settings.store.ttl_seconds,
+        budget_bytes=settings.store.budget_bytes,
+        when_full=settings.store.when_full,
+    )
+    closing.callback(blocks.close)
+    snapshots = _open_pool(settings, clock, metrics)
+    closing.callback(snapshots.close)
+    namespaces = NamespaceRegistry(
+        Catalog(directory / "namespaces", max_documents=settings.limits.max_namespaces),
+        max_namespaces=settings.limits.max_namespaces,
+        max_block_bytes=blocks.max_record_bytes,
+        max_snapshot_bytes=settings.limits.max_snapshot_bytes,
+    )
+    parts = assemble(
+        settings,
+        clock,
+        make_id,
+        metrics=metrics,
+        namespaces=namespaces,
+        blocks=blocks,
+        snapshots=snapshots,
+        retention_reached_seconds=lambda: blocks.retention_reached_seconds,
+        close=closing.close,
+    )
+    closing.callback(finish_all, parts)
+    return parts
+
+
+def assemble(
+    settings: Settings,
+    clock: Clock,
+    make_id: Callable[[], str],
+    *,
+    metrics: Metrics,
+    namespaces: NamespaceRegistry,
+    blocks: Tier,
+    snapshots: BreakerTier,
+    retention_reached_seconds: Callable[[], float | None],
+    close: Callable[[], None],
+) -> Parts:
+    """Put a service together from opened parts; ``close`` becomes its own."""
+    leases = settings.lease
+    return Parts(
+        settings=settings,
+        clock=clock,
+        new_id=make_id,
+        metrics=metrics,
+        namespaces=namespaces,
+        blocks=blocks,
+        snapshots=snapshots,
+        leases=LeaseBook(clock, max_leases=leases.max_leases, max_records=leases.max_records),
+        plans=Recent(clock, ttl_seconds=leases.plan_memory_seconds, limit=leases.max_plans),
+        finished=Recent(clock, ttl_seconds=leases.plan_memory_seconds, limit=leases.max_plans),
+        breaker_state=lambda: snapshots.state.value,
+        retention_reached_seconds=lambda: retention_reached_seconds() or settings.store.ttl_seconds,
+        close=close,
+    )
+
+
+def _open_pool(settings: Settings, clock: Clock, metrics: Metrics) -> BreakerTier:
+    """The DRAM pool: a Redis when one is named, else memory of this process; a breaker before either."""
+    pool = settings.pool
+    if pool.redis_url is None:
+        return BreakerTier(
+            MemoryTier(
+                clock=clock, observer=metrics, ttl_seconds=pool.ttl_seconds, budget_bytes=pool.budget_bytes, name="dram"
+            ),
+            clock=clock,
+        )
+    redis = RedisTier(
+        pool.redis_url.get_secret_value(),
+        clock=clock,
+        observer=metrics,
+        ttl_seconds=pool.ttl_seconds,
+        key_prefix=pool.key_prefix,
+        timeout_seconds=pool.timeout_seconds,
+    )
+    return BreakerTier(redis, clock=clock)

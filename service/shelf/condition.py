@@ -1,0 +1,60 @@
+"""How the service is: its health with causes, its statistics, and the gauges that are read at a scrape."""
+
+from dataclasses import dataclass
+
+from service.metrics import labels
+from service.shelf.parts import Parts
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """``ok``, ``degraded`` (it answers, but serves less than it could) or ``down``, and why."""
+
+    status: str
+    causes: tuple[str, ...]
+
+
+def health(parts: Parts) -> Health:
+    """The service's health as its tiers last saw themselves. Never blocks."""
+    causes = []
+    if not parts.blocks.is_up():
+        causes.append("the SSD tier does not serve: global KV is a miss, and every plan is cold")
+    if not parts.snapshots.is_up():
+        causes.append("the DRAM pool does not serve: snapshots are misses, and plans replay or rebuild")
+    return Health("degraded" if causes else "ok", tuple(causes))
+
+
+def statistics(parts: Parts) -> dict[str, object]:
+    """What ``/v1/stats`` answers: usage by tier, leases, plans remembered, health."""
+    tiers: dict[str, object] = {}
+    for tier in (parts.blocks, parts.snapshots):
+        usage = tier.usage()
+        tiers[tier.name] = {"up": tier.is_up(), "durable": tier.is_durable, **usage._asdict()}
+    state = health(parts)
+    return {
+        "health": {"status": state.status, "causes": list(state.causes)},
+        "namespaces": len(parts.namespaces.list()),
+        "tiers": tiers,
+        "leases": {"count": len(parts.leases), "records": parts.leases.records},
+        "plans_remembered": len(parts.plans),
+        "breaker": parts.breaker_state(),
+        "retention_reached_seconds": parts.retention_reached_seconds(),
+    }
+
+
+def refresh_gauges(parts: Parts) -> None:
+    """Set the gauges of the metrics from the parts."""
+    metrics = parts.metrics
+    for tier in (parts.blocks, parts.snapshots):
+        usage = tier.usage()
+        metrics.records.labels(tier.name).set(usage.records)
+        metrics.live_bytes.labels(tier.name).set(usage.live_bytes)
+        metrics.used_bytes.labels(tier.name).set(usage.used_bytes)
+        metrics.budget_bytes.labels(tier.name).set(usage.budget_bytes)
+        metrics.pinned_bytes.labels(tier.name).set(usage.pinned_bytes)
+        metrics.tier_up.labels(tier.name).set(tier.is_up())
+    metrics.leases.set(len(parts.leases))
+    metrics.leased_records.set(parts.leases.records)
+    metrics.retention.set(parts.retention_reached_seconds())
+    metrics.set_state(metrics.breaker, labels.BREAKER_STATES, parts.breaker_state())
+    metrics.set_state(metrics.health, labels.HEALTH_STATES, health(parts).status)

@@ -1,0 +1,38 @@
+"""What the verbs work on: handed to each of them, made once by :mod:`service.shelf.assemble`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from service.leases.book import LeaseBook
+from service.leases.lease import PlanFacts
+from service.leases.recent import Recent
+from service.metrics import Metrics
+from service.namespaces import NamespaceRegistry
+from service.settings import Settings
+from storage.base import Tier
+from storage.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts of one running service.
+
+    ``plans`` remembers, by plan id, what stores that name it may claim; ``finished`` the requests already counted;
+    ``new_id`` makes unguessable ids.
+    """
+
+    settings: Settings
+    clock: Clock
+    new_id: Callable[[], str]
+    metrics: Metrics
+    namespaces: NamespaceRegistry
+    blocks: Tier
+    snapshots: Tier
+    leases: LeaseBook
+    plans: Recent[str, PlanFacts]
+    finished: Recent[tuple[str, str], None]
+    breaker_state: Callable[[], str]
+    """The state of the pool's breaker: ``closed``, ``open`` or ``half_open``."""
+    retention_reached_seconds: Callable[[], float]
+    close: Callable[[], None]
+    """End every lease, flush, and let go of the tiers and the data directory."""

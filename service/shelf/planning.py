@@ -1,0 +1,170 @@
+"""Answer a plan: survey what is there, ask the planner, hold what the answer and its fallback load."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from kvshelf_client.words import MissReason, Provenance
+
+from service.leases.lease import Answer, Lease, PlanFacts
+from service.namespaces import Namespace
+from service.planner import Ran, fallback_plan, resume_plan, useful_snapshot_boundaries
+from service.planner.base import Cached, Load, Mode, Request, ResumePlan
+from service.shelf.finishing import hit_tokens_of
+from service.shelf.parts import Parts
+from service.shelf.survey import (
+    BlockSurvey,
+    SnapshotSurvey,
+    snapshot_ids,
+    survey_blocks,
+    survey_snapshots,
+    worst_provenance,
+)
+from storage.base import Entry, Hold, Miss
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A request for a plan. ``keys`` are the block keys of all full blocks of the prompt, in order."""
+
+    namespace: Namespace
+    request: Request
+    keys: Sequence[bytes]
+    request_id: str
+    lease_ttl_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The answer. The reasons say what is missing: (tokens or boundary, why), or None where nothing is."""
+
+    lease: Lease
+    exact_hit_tokens: int
+    global_reason: tuple[int, MissReason] | None
+    snapshot_reason: tuple[int, MissReason] | None
+
+
+def make_plan(parts: Parts, ask: Ask) -> Planned:
+    """Plan a request and lease what it loads. The lease's id is also the request's handle until it is released.
+
+    Raises:
+        LeaseLimitError: too much is under lease.
+        InvalidRequestError: the request contradicts itself.
+    """
+    blocks = survey_blocks(parts, ask.namespace, ask.keys, ask.request)
+    try:
+        return _plan_on(parts, ask, blocks)
+    except BaseException:  # Whatever went wrong, nothing may stay pinned.
+        for hold in blocks.holds:
+            hold.release()
+        raise
+
+
+def _plan_on(parts: Parts, ask: Ask, blocks: BlockSurvey) -> Planned:
+    layout, request = ask.namespace.layout, ask.request
+    cached = Cached(blocks.global_tokens, blocks.exact_global_tokens)
+    without = fallback_plan(layout, request, cached)
+    snapshots = _survey_useful(parts, ask, cached)
+    plan, held = _choose(parts, ask, cached, snapshots)
+    uses_snapshot = held is not None
+    lease = Lease(
+        lease_id=parts.new_id(),
+        request_id=ask.request_id,
+        namespace=ask.namespace,
+        primary=Answer(parts.new_id(), plan),
+        fallback=Answer(parts.new_id(), without) if uses_snapshot else None,
+        hit_tokens=hit_tokens_of(layout, plan, blocks.global_tokens),
+        ttl_seconds=ask.lease_ttl_seconds,
+        keys=ask.keys[
+            : max(plan.matched_tokens, without.matched_tokens if uses_snapshot else 0) // layout.block_tokens
+        ],
+        blocks=blocks.holds,
+        first_block=blocks.first_block,
+        snapshot=held,
+    )
+    _keep_what_is_loaded(lease)
+    _publish(parts, lease, ask.request)
+    return Planned(
+        lease,
+        blocks.exact_global_tokens,
+        (blocks.global_tokens, blocks.reason) if blocks.reason else None,
+        None if plan.mode in (Mode.SNAPSHOT, Mode.RESIDENT) else snapshots.missing,
+    )
+
+
+def _survey_useful(parts: Parts, ask: Ask, cached: Cached) -> SnapshotSurvey:
+    """Look only at the boundaries where a snapshot could beat the best plan without one."""
+    layout, request = ask.namespace.layout, ask.request
+    return survey_snapshots(
+        parts,
+        ask.namespace,
+        ask.keys,
+        useful_snapshot_boundaries(layout, request, cached),
+        exact_only=not request.allow_approximate,
+        every=request.max_load_bytes_per_saved_token is not None,
+    )
+
+
+def _choose(parts: Parts, ask: Ask, cached: Cached, snapshots: SnapshotSurvey) -> tuple[ResumePlan, Hold | None]:
+    """The best plan whose snapshot could be held. A snapshot lost since it was seen is struck off, and so on."""
+    found = list(snapshots.found)
+    while True:
+        plan = resume_plan(ask.namespace.layout, ask.request, replace(cached, snapshots=tuple(found)))
+        boundary = plan.load.snapshot_boundary
+        if boundary is None:
+            return plan, None
+        hold = parts.snapshots.hold(snapshot_ids(ask.namespace, ask.keys, boundary))
+        lost = next((entry for entry in hold.entries if isinstance(entry, Miss)), None)
+        if lost is None and (not plan.exact or worst_provenance(hold.entries) is Provenance.EXACT):
+            return plan, hold
+        hold.release()
+        found = [snapshot for snapshot in found if snapshot.boundary_tokens != boundary]
+        if lost is not None and snapshots.missing is None:
+            snapshots.missing = (boundary, lost.reason)
+
+
+def _keep_what_is_loaded(lease: Lease) -> None:
+    """Narrow the holds to what the plan and its fallback load together."""
+    tokens = lease.namespace.layout.block_tokens
+    loads = [answer.plan.load for answer in (lease.primary, lease.fallback) if answer is not None]
+    ranges = [(load.global_start // tokens, load.global_end // tokens) for load in loads if _loads_blocks(load)]
+    if not ranges:
+        for hold in lease.blocks:
+            hold.release()
+        lease.blocks = ()
+        return
+    start, end = min(first for first, _ in ranges), max(last for _, last in ranges)
+    for hold in lease.blocks:
+        hold.keep(start - lease.first_block, end - lease.first_block)
+    lease.first_block = start
+
+
+def _loads_blocks(load: Load) -> bool:
+    return load.global_end > load.global_start
+
+
+def _publish(parts: Parts, lease: Lease, request: Request) -> None:
+    """Enter the lease and the plans' facts, and count them."""
+    try:
+        parts.leases.add(lease)
+    except BaseException:  # The lease was not taken in, so its snapshot is still this call's to let go.
+        lease.let_go()
+        raise
+    for answer in (lease.primary, lease.fallback):
+        if answer is not None:
+            parts.plans.put(answer.plan_id, PlanFacts(lease.namespace.name, Ran.of(answer.plan, request)))
+    plan = lease.primary.plan
+    parts.metrics.plans.labels(plan.mode.value, str(plan.exact).lower()).inc()
+    _observe_ages(parts, lease)
+
+
+def _observe_ages(parts: Parts, lease: Lease) -> None:
+    """The age of the deepest record of each tier that the plan loads stands for the whole prefix."""
+    deepest: list[tuple[str, Entry | Miss]] = []
+    if lease.blocks and _loads_blocks(lease.primary.plan.load):
+        last = lease.primary.plan.load.global_end // lease.namespace.layout.block_tokens - 1
+        deepest.append(("ssd", lease.blocks[0].entries[last - lease.first_block]))
+    if lease.snapshot is not None:
+        deepest.append(("dram", lease.snapshot.entries[0]))
+    for tier, entry in deepest:
+        if isinstance(entry, Entry):
+            parts.metrics.age_at_hit.labels(tier).observe(max(0.0, parts.clock.now() - entry.last_used_at))

@@ -1,0 +1,118 @@
+"""Take records in: judge each by its namespace and the plan that ran, keep the good, say what became of each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kvshelf_client.frames import FrameHeader, FrameKind
+from kvshelf_client.words import Provenance, RecordClass
+
+from service.namespaces import Namespace
+from service.planner import Ran, Refusal, judge_store
+from service.shelf.parts import Parts
+from storage.base import Payload, Record, Tier, WriteOutcome, WriteResult
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """What all records of one store share. ``ran`` is None when it named no plan, or one that is no longer known."""
+
+    namespace: Namespace
+    ran: Ran | None = None
+    durable: bool = True
+    supersedes: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one record: ``stored``, ``replaced``, ``duplicate``, ``refused`` or ``lost``, and why."""
+
+    header: FrameHeader
+    outcome: str
+    reason: str
+    provenance: Provenance | None = None
+    generation: int = 0
+
+
+_OUTCOMES = {
+    WriteOutcome.STORED: ("stored", "none"),
+    WriteOutcome.REPLACED: ("replaced", "none"),
+    WriteOutcome.DUPLICATE: ("duplicate", "none"),
+    WriteOutcome.CORRUPT: ("refused", "corrupt"),
+    WriteOutcome.FULL: ("refused", "full"),
+    WriteOutcome.TIER_DOWN: ("lost", "tier_down"),
+}
+
+
+def ran_plan(parts: Parts, namespace: Namespace, plan_id: str | None) -> Ran | None:
+    """The facts of a plan of this namespace, or None: a claim that rests on it is then lowered."""
+    facts = parts.plans.get(plan_id) if plan_id else None
+    return facts.ran if facts is not None and facts.namespace == namespace.name else None
+
+
+def store(parts: Parts, upload: Upload, frames: Sequence[tuple[FrameHeader, Payload]]) -> list[Outcome]:
+    """Keep a batch of records; one outcome each, in order. Each tier gets its records in one commit."""
+    outcomes: dict[int, Outcome] = {}
+    accepted: dict[RecordClass, list[tuple[int, Record]]] = {RecordClass.BLOCK: [], RecordClass.SNAPSHOT: []}
+    for position, (header, payload) in enumerate(frames):
+        judged = _judge(upload, header)
+        if isinstance(judged, str):
+            outcomes[position] = Outcome(header, "refused", judged)
+        else:
+            _count_lowered(parts, header, judged)
+            accepted[RecordClass(header.kind)].append((position, _record(upload, header, payload, judged)))
+    for tier, kind in ((parts.blocks, RecordClass.BLOCK), (parts.snapshots, RecordClass.SNAPSHOT)):
+        for position, record, result in _write(parts, tier, accepted[kind], durable=upload.durable):
+            outcome, reason = _OUTCOMES[result.outcome]
+            header = frames[position][0]
+            outcomes[position] = Outcome(header, outcome, reason, record.provenance, result.generation)
+    ordered = [outcomes[position] for position in range(len(frames))]
+    for settled in ordered:
+        kind_name = RecordClass(settled.header.kind).name.lower()
+        parts.metrics.stores.labels(kind_name, settled.outcome, settled.reason).inc()
+    return ordered
+
+
+def _write(
+    parts: Parts, tier: Tier, numbered: list[tuple[int, Record]], *, durable: bool
+) -> list[tuple[int, Record, WriteResult]]:
+    if not numbered:
+        return []
+    with parts.metrics.tier_latency.labels(tier.name, "write").time():
+        results = tier.write([record for _, record in numbered], durable=durable)
+    return [(position, record, result) for (position, record), result in zip(numbered, results, strict=True)]
+
+
+def _judge(upload: Upload, header: FrameHeader) -> Provenance | str:
+    """The provenance a record is kept with, or the reason why it is refused."""
+    namespace = upload.namespace
+    kind = RecordClass(header.kind)
+    size = namespace.shard_block_bytes if kind is RecordClass.BLOCK else namespace.shard_snapshot_bytes
+    if not size:
+        return "wrong_class"
+    if header.length_bytes != size:
+        return "wrong_size"
+    if header.shard >= namespace.shards:
+        return "wrong_shard"
+    claim = header.provenance or Provenance.REPLAYED
+    allowed = judge_store(namespace.layout, upload.ran, kind, header.end_tokens, claim)
+    return allowed.value if isinstance(allowed, Refusal) else allowed
+
+
+def _record(upload: Upload, header: FrameHeader, payload: Payload, provenance: Provenance) -> Record:
+    namespace = upload.namespace
+    supersedes = None
+    if header.kind is FrameKind.SNAPSHOT and upload.supersedes is not None and upload.supersedes != header.key:
+        supersedes = namespace.record_id(upload.supersedes, header.shard).key
+    return Record(
+        namespace.record_id(header.key, header.shard),
+        payload,
+        header.checksum,
+        provenance,
+        namespace.spec.tenant,
+        supersedes,
+    )
+
+
+def _count_lowered(parts: Parts, header: FrameHeader, provenance: Provenance) -> None:
+    if header.provenance is Provenance.EXACT and provenance is not Provenance.EXACT:
+        parts.metrics.lowered.labels(RecordClass(header.kind).name.lower()).inc()

@@ -1,0 +1,43 @@
+"""The background work: leases that end, touches that are written, space that is taken back."""
+
+import threading
+
+import structlog
+
+from service.shelf.finishing import expire_leases
+from service.shelf.parts import Parts
+
+_LOG = structlog.get_logger("kvshelf.upkeep")
+
+
+def upkeep_step(parts: Parts) -> None:
+    """One bounded step of all upkeep."""
+    expire_leases(parts)
+    parts.blocks.maintain()
+    parts.snapshots.maintain()
+
+
+class Upkeep:
+    """A thread that does a step every ``interval_seconds`` until it is stopped."""
+
+    def __init__(self, parts: Parts, interval_seconds: float = 1.0) -> None:
+        self._parts = parts
+        self._interval_seconds = interval_seconds
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="kvshelf-upkeep", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread and wait for the step under way."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._interval_seconds):
+            try:
+                upkeep_step(self._parts)
+            except Exception:  # noqa: BLE001 - a failed step is logged and tried again: without upkeep the tiers fill up.
+                _LOG.exception("upkeep_failed")
