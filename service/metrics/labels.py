@@ -1,7 +1,6 @@
 """The closed sets of label values. Every combination that can occur is there, at 0, from the first scrape."""
 
 from kvshelf_client.words import MissReason
-
 from service.planner.base import Mode, Source
 
 SOURCES = tuple(source.value for source in Source)

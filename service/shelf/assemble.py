@@ -4,14 +4,6 @@ import secrets
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from storage.base import Tier
-from storage.breaker import BreakerTier
-from storage.catalog import Catalog
-from storage.dram import RedisTier
-from storage.lock import DirectoryLock
-from storage.memory import MemoryTier
-from storage.ssd import SsdTier
-
 from service.leases.book import LeaseBook
 from service.leases.recent import Recent
 from service.metrics import Metrics
@@ -20,7 +12,14 @@ from service.settings import Settings
 from service.shelf.finishing import finish_all
 from service.shelf.parts import Parts
 from service.version import __version__
+from storage.base import Tier
+from storage.breaker import BreakerTier
+from storage.catalog import Catalog
 from storage.clock import Clock
+from storage.dram import RedisTier
+from storage.lock import DirectoryLock
+from storage.memory import MemoryTier
+from storage.ssd import SsdTier
 
 
 def new_id() -> str:

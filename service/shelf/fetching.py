@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from kvshelf_client.frames import HEADER_BYTES, FrameHeader, FrameKind, checksum_of, pack_header
 from kvshelf_client.words import MissReason, Provenance
-
 from service.leases.lease import Lease
 from service.shelf.parts import Parts
 from storage.base import Entry, Hold, Loaded, Miss, Payload, RecordId

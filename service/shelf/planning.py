@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kvshelf_client.words import MissReason, Provenance
-
 from service.leases.lease import Answer, Lease, PlanFacts
 from service.namespaces import Namespace
 from service.planner import Ran, fallback_plan, resume_plan, useful_snapshot_boundaries

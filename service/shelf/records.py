@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from kvshelf_client.words import RecordClass
-
 from service.namespaces import Namespace
 from service.shelf.parts import Parts
 from storage.base import Entry, Loaded, Miss, RecordId, Tier

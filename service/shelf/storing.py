@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from kvshelf_client.frames import FrameHeader, FrameKind
 from kvshelf_client.words import Provenance, RecordClass
-
 from service.namespaces import Namespace
 from service.planner import Ran, Refusal, judge_store
 from service.shelf.parts import Parts

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kvshelf_client.words import MissReason, Provenance
-
 from service.namespaces import Namespace
 from service.planner.base import Request, Snapshot
 from service.shelf.parts import Parts

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
-from kvshelf_client.frames import MEDIA_TYPE
 
+from kvshelf_client.frames import MEDIA_TYPE
 from service.leases.lease import Lease, RanPlan
 from service.planner import tokens_by_source
 from service.rest import models

@@ -4,9 +4,9 @@ import re
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
+
 from kvshelf_client.frames import KEY_BYTES, FrameHeader, FrameKind, checksum_of
 from kvshelf_client.words import Provenance, RecordClass
-
 from service.namespaces import Namespace
 from service.rest import bodies, models
 from service.rest.context import Context, InContext

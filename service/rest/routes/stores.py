@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+
 from kvshelf_client.errors import FrameError
 from kvshelf_client.frames import KEY_BYTES, MEDIA_TYPE, Frame, FrameAssembler, FrameKind
 from kvshelf_client.words import RecordClass
-
 from service.rest import bodies, models
 from service.rest.context import Context, InContext
 from service.rest.encode import json_response
