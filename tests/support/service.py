@@ -1,0 +1,87 @@
+"""A whole service for tests that need no disk or Redis: the real verbs over in-process tiers, on a manual clock."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+from service.metrics import Metrics
+from service.namespaces import Namespace, NamespaceRegistry, NamespaceSpec
+from service.profiles import get_profile
+from service.settings import Settings, load_settings
+from service.shelf.assemble import assemble
+from service.shelf.finishing import finish_all
+from service.shelf.parts import Parts
+from storage.base import Tier
+from storage.breaker import BreakerTier
+from storage.catalog import Catalog
+from storage.clock import ManualClock
+from storage.memory import MemoryTier
+
+V41 = "deepseek-v4.1-flash/fp4"
+
+
+def counting_ids() -> Callable[[], str]:
+    """Ids that are the same in every run."""
+    numbers = itertools.count(1)
+    return lambda: f"id-{next(numbers):06d}"
+
+
+def make_parts(
+    directory: Path,
+    clock: ManualClock,
+    *,
+    settings: Settings | None = None,
+    blocks: Tier | None = None,
+    snapshots: Tier | None = None,
+) -> Parts:
+    """A service over the given tiers; in-process ones of 64 MiB each where none are given."""
+    settings = settings or load_settings(environment={})
+    metrics = Metrics("test")
+    if blocks is None:
+        blocks = MemoryTier(
+            clock=clock, observer=metrics, ttl_seconds=settings.store.ttl_seconds, budget_bytes=64 << 20, name="ssd"
+        )
+    if snapshots is None:
+        snapshots = MemoryTier(
+            clock=clock, observer=metrics, ttl_seconds=settings.pool.ttl_seconds, budget_bytes=64 << 20, name="dram"
+        )
+    tiers = (blocks, snapshots)
+
+    def close() -> None:
+        finish_all(parts)
+        for tier in tiers:
+            tier.close()
+
+    parts = assemble(
+        settings,
+        clock,
+        counting_ids(),
+        metrics=metrics,
+        namespaces=NamespaceRegistry(
+            Catalog(directory / "namespaces", max_documents=1000),
+            max_namespaces=settings.limits.max_namespaces,
+            max_block_bytes=64 << 20,
+            max_snapshot_bytes=settings.limits.max_snapshot_bytes,
+        ),
+        blocks=blocks,
+        snapshots=BreakerTier(snapshots, clock=clock),
+        retention_reached_seconds=lambda: None,
+        close=close,
+    )
+    return parts
+
+
+def register(
+    parts: Parts, name: str = "test", *, block_tokens: int = 128, shards: int = 1, profile: str = V41
+) -> Namespace:
+    """A namespace of a miniature profile: one global byte a token."""
+    spec = NamespaceSpec(
+        tenant="test",
+        model=profile,
+        weights_revision="1",
+        profile=get_profile(profile).miniature(1),
+        block_tokens=block_tokens,
+        shards=shards,
+    )
+    namespace, _ = parts.namespaces.register(name, spec)
+    return namespace
