@@ -50,7 +50,7 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str], None]) -> 
         OSError: the address cannot be bound, or the data directory not be opened.
     """
     with ExitStack() as stack:
-        listener = stack.enter_context(_bind(settings.server.host, settings.server.port))
+        listener = stack.enter_context(bind(settings.server.host, settings.server.port))
         parts = open_service(settings, clock)
         stack.callback(parts.close)
         upkeep = Upkeep(parts)
@@ -59,11 +59,12 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str], None]) -> 
         app = create_app(parts)
         stack.callback(app.state.context.close)
         with _signals_kept():
-            _Server(_config(settings, app), app.state.context, lambda: on_ready(_url(listener))).run([listener])
+            _Server(config_of(settings, app), app.state.context, lambda: on_ready(url_of(listener))).run([listener])
     _LOG.info("stopped")
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def bind(host: str, port: int) -> socket.socket:
+    """A socket bound to an address; raises an OSError that names it."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -75,12 +76,14 @@ def _bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _url(listener: socket.socket) -> str:
+def url_of(listener: socket.socket) -> str:
+    """The base URL of what listens on a socket."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _config(settings: Settings, app: FastAPI) -> uvicorn.Config:
+def config_of(settings: Settings, app: FastAPI) -> uvicorn.Config:
+    """How the HTTP server runs the face."""
     return uvicorn.Config(
         app,
         loop="uvloop",

@@ -189,7 +189,7 @@ class Connections:
             if reused and isinstance(error, (ConnectionError, http.client.BadStatusLine)):
                 raise _StaleConnectionError(error) from error
             raise self.unreachable(error) from error
-        except BaseException:
+        except BaseException:  # Whatever else ended the call, the connection is of no more use.
             connection.close()
             raise
         if answer.status >= 300:

@@ -120,6 +120,7 @@ class LeaseAnswer(BaseModel):
     lease_id: str
     ttl_seconds: float
     records: int
+    bytes: int = Field(description="Payload bytes that the plan loads, all shards together.")
 
 
 class MissingGlobal(BaseModel):

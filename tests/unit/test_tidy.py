@@ -45,9 +45,17 @@ def product_modules() -> dict[str, ast.Module]:
     }
 
 
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+
+
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
     """All functions and methods of a module."""
     return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def definitions(tree: ast.AST) -> Iterator[Definition]:
+    """All classes, functions and methods of a module."""
+    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef))
 
 
 def length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -79,11 +87,8 @@ def test_public_definitions_are_documented() -> None:
     silent = [
         f"{name}:{node.lineno} {node.name}"
         for name, tree in product_modules().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        and not node.name.startswith("_")
-        and not ast.get_docstring(node)
-        and not _is_nested(tree, node)
+        for node in definitions(tree)
+        if not node.name.startswith("_") and not ast.get_docstring(node) and not _is_nested(tree, node)
     ]
     assert not silent
 
@@ -148,9 +153,9 @@ def test_broad_excepts_give_their_reason() -> None:
     for name, tree in product_modules().items():
         lines = (ROOT / name).read_text().splitlines()
         for node in ast.walk(tree):
-            broad = isinstance(node, ast.ExceptHandler) and (
-                node.type is None or ast.unparse(node.type) in ("Exception", "BaseException")
-            )
+            if not isinstance(node, ast.ExceptHandler):
+                continue
+            broad = node.type is None or ast.unparse(node.type) in ("Exception", "BaseException")
             if broad and "#" not in lines[node.lineno - 1]:
                 bare.append(f"{name}:{node.lineno}")
     assert not bare

@@ -14,7 +14,7 @@ from service.planner import tokens_by_source
 from service.rest import models
 from service.rest.context import Context, InContext
 from service.rest.problems import problem_responses
-from service.rest.routes.plans import describe_answer
+from service.rest.routes.plans import describe_answer, describe_lease
 from service.shelf.fetching import Fetch, open_fetch
 from service.shelf.finishing import finish
 from storage.base import Payload
@@ -88,7 +88,7 @@ def _describe_fallback(lease: Lease) -> bytes:
 async def renew(lease_id: str, context: InContext) -> dict[str, Any]:
     """Give a lease its whole life again."""
     with context.parts.metrics.latency.labels("touch").time(), context.parts.leases.use(lease_id) as lease:
-        return {"lease_id": lease.lease_id, "ttl_seconds": lease.ttl_seconds, "records": lease.records}
+        return describe_lease(lease)
 
 
 @router.delete(

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 
-from service.leases.lease import Answer
+from service.leases.lease import Answer, Lease
 from service.namespaces import Namespace
 from service.planner import plan_document, request_for, tokens_by_source
 from service.planner.base import Ability, Layout
@@ -182,12 +182,23 @@ def describe_answer(layout: Layout, answer: Answer) -> dict[str, Any]:
     }
 
 
+def describe_lease(lease: Lease) -> dict[str, Any]:
+    """A lease as the faces show it."""
+    load = lease.primary.plan.load
+    return {
+        "lease_id": lease.lease_id,
+        "ttl_seconds": lease.ttl_seconds,
+        "records": lease.records,
+        "bytes": load.ssd_bytes + load.dram_bytes,
+    }
+
+
 def _answer(layout: Layout, planned: Planned) -> dict[str, Any]:
     lease = planned.lease
     glob, snapshot = planned.global_reason, planned.snapshot_reason
     return {
         "request_id": lease.request_id,
-        "lease": {"lease_id": lease.lease_id, "ttl_seconds": lease.ttl_seconds, "records": lease.records},
+        "lease": describe_lease(lease),
         "plan": describe_answer(layout, lease.primary),
         "fallback": describe_answer(layout, lease.fallback) if lease.fallback else None,
         "hit_tokens": lease.hit_tokens,

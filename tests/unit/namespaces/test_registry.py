@@ -22,9 +22,15 @@ from storage.catalog import Catalog, CatalogError, CorruptDocumentError
 from tests.support.namespaces import spec
 
 
-def open_registry(directory: Path, *, max_namespaces: int = 100, max_record_bytes: int = 1 << 24) -> NamespaceRegistry:
-    catalog = Catalog(directory, max_documents=100)
-    return NamespaceRegistry(catalog, max_namespaces=max_namespaces, max_record_bytes=max_record_bytes)
+def open_registry(
+    directory: Path, *, max_namespaces: int = 100, max_block_bytes: int = 1 << 24, max_snapshot_bytes: int = 1 << 24
+) -> NamespaceRegistry:
+    return NamespaceRegistry(
+        Catalog(directory, max_documents=100),
+        max_namespaces=max_namespaces,
+        max_block_bytes=max_block_bytes,
+        max_snapshot_bytes=max_snapshot_bytes,
+    )
 
 
 def test_nothing_is_registered_at_first(tmp_path: Path) -> None:
@@ -132,32 +138,33 @@ def test_the_number_of_namespaces_is_bounded(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("max_record_bytes", "shards", "field"),
+    ("max_block_bytes", "max_snapshot_bytes", "shards", "field"),
     [
-        (1_351_680, 1, None),
-        (1_351_679, 1, "profile"),
-        (113_919, 16, None),
-        (84_479, 16, "profile"),
-        (7_119, 16, "block"),
+        (113_920, 1_351_680, 1, None),
+        (113_919, 1_351_680, 1, "block_tokens"),
+        (113_920, 1_351_679, 1, "profile"),
+        (7_120, 84_480, 16, None),
+        (7_119, 84_480, 16, "block_tokens"),
+        (7_120, 84_479, 16, "profile"),
     ],
 )
-def test_records_over_the_setting_are_refused(
-    tmp_path: Path, max_record_bytes: int, shards: int, field: str | None
+def test_records_that_no_tier_keeps_are_refused(
+    tmp_path: Path, max_block_bytes: int, max_snapshot_bytes: int, shards: int, field: str | None
 ) -> None:
-    registry = open_registry(tmp_path, max_record_bytes=max_record_bytes)
+    registry = open_registry(tmp_path, max_block_bytes=max_block_bytes, max_snapshot_bytes=max_snapshot_bytes)
     if field is None:
         assert registry.register("a", spec(shards=shards))[1]
         return
-    with pytest.raises(NamespaceError, match=f"max_record_bytes = {max_record_bytes}") as caught:
+    with pytest.raises(NamespaceError, match=r"max_snapshot_bytes = |larger than a segment takes") as caught:
         registry.register("a", spec(shards=shards))
-    assert caught.value.field.startswith(field)
+    assert caught.value.field == field
     assert registry.list() == []
 
 
 def test_a_kept_namespace_over_a_lowered_setting_stops_the_start(tmp_path: Path) -> None:
     open_registry(tmp_path).register("a", spec())
-    with pytest.raises(CatalogError, match=r"a\.json.*max_record_bytes = 1000"):
-        open_registry(tmp_path, max_record_bytes=1000)
+    with pytest.raises(CatalogError, match=r"a\.json.*max_snapshot_bytes = 1000"):
+        open_registry(tmp_path, max_snapshot_bytes=1000)
 
 
 def test_a_corrupt_file_stops_the_start_and_is_named(tmp_path: Path) -> None:

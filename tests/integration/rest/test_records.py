@@ -1,0 +1,119 @@
+"""Single records over HTTP: ETag, Range, conditional writes, deletes."""
+
+import httpx
+import pytest
+
+from tests.support.engine import BLOCK, BLOCK_BYTES, SNAPSHOT_BYTES, keys_of, register, tokens
+
+OCTETS = {"content-type": "application/octet-stream"}
+PAYLOAD = bytes(range(BLOCK_BYTES))
+
+
+@pytest.fixture
+def path(http: httpx.Client) -> str:
+    """A block that is stored."""
+    register(http)
+    path = f"/v1/namespaces/ns/records/block/{keys_of(http, tokens(BLOCK))[0]}"
+    answer = http.put(path, params={"end_tokens": BLOCK}, content=PAYLOAD, headers=OCTETS)
+    assert answer.status_code == 201, answer.text
+    return path
+
+
+def test_write_then_read_with_a_strong_etag(http: httpx.Client, path: str) -> None:
+    answer = http.get(path)
+    assert (answer.status_code, answer.content) == (200, PAYLOAD)
+    assert answer.headers["etag"].startswith('"')
+    assert answer.headers["kvshelf-provenance"] == "replayed"
+    head = http.head(path)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == str(BLOCK_BYTES)
+    assert head.headers["etag"] == answer.headers["etag"]
+    assert http.get(path, headers={"if-none-match": answer.headers["etag"]}).status_code == 304
+
+
+@pytest.mark.parametrize(
+    ("asked", "start", "stop"),
+    [
+        ("bytes=0-0", 0, 1),
+        ("bytes=5-9", 5, 10),
+        ("bytes=100-", 100, 128),
+        ("bytes=-3", 125, 128),
+        ("bytes=0-999", 0, 128),
+    ],
+)
+def test_a_range_is_a_part(http: httpx.Client, path: str, asked: str, start: int, stop: int) -> None:
+    answer = http.get(path, headers={"range": asked})
+    assert (answer.status_code, answer.content) == (206, PAYLOAD[start:stop])
+    assert answer.headers["content-range"] == f"bytes {start}-{stop - 1}/{BLOCK_BYTES}"
+
+
+@pytest.mark.parametrize("asked", ["bytes=128-", "bytes=9-5", "bytes=-0", "bytes=-", "lines=1-2"])
+def test_a_range_that_is_none_is_a_416(http: httpx.Client, path: str, asked: str) -> None:
+    answer = http.get(path, headers={"range": asked})
+    assert answer.status_code == 416
+    assert answer.headers["content-range"] == f"bytes */{BLOCK_BYTES}"
+
+
+def test_the_first_writer_wins(http: httpx.Client, path: str) -> None:
+    other = bytes(BLOCK_BYTES)
+    again = http.put(path, params={"end_tokens": BLOCK}, content=other, headers=OCTETS)
+    assert (again.status_code, again.json()["outcome"]) == (200, "duplicate")
+    once = http.put(path, params={"end_tokens": BLOCK}, content=other, headers=OCTETS | {"if-none-match": "*"})
+    assert once.status_code == 412
+    assert http.get(path).content == PAYLOAD
+
+
+def test_a_better_record_has_another_etag(http: httpx.Client) -> None:
+    register(http, profile="llama-3-8b/bf16")
+    path = f"/v1/namespaces/ns/records/block/{keys_of(http, tokens(BLOCK))[0]}"
+    first = http.put(path, params={"end_tokens": BLOCK, "provenance": "replayed"}, content=PAYLOAD, headers=OCTETS)
+    better = http.put(path, params={"end_tokens": BLOCK, "provenance": "exact"}, content=PAYLOAD, headers=OCTETS)
+    assert (first.status_code, better.status_code, better.json()["outcome"]) == (201, 201, "replaced")
+    assert first.headers["etag"] != better.headers["etag"]
+    assert http.get(path).headers["etag"] == better.headers["etag"]
+
+
+@pytest.mark.parametrize("size", [0, BLOCK_BYTES - 1])
+def test_a_payload_of_another_size_is_a_422(http: httpx.Client, path: str, size: int) -> None:
+    key = "ab" * 32
+    answer = http.put(
+        f"/v1/namespaces/ns/records/block/{key}", params={"end_tokens": BLOCK}, content=bytes(size), headers=OCTETS
+    )
+    assert (answer.status_code, answer.json()["reason"]) == (422, "wrong_size")
+
+
+def test_a_payload_over_the_size_is_a_413(http: httpx.Client, path: str) -> None:
+    answer = http.put(path, params={"end_tokens": BLOCK}, content=bytes(BLOCK_BYTES + 1), headers=OCTETS)
+    assert answer.status_code == 413
+
+
+def test_a_deleted_record_is_gone(http: httpx.Client, path: str) -> None:
+    assert http.delete(path).status_code == 204
+    gone = http.get(path)
+    assert (gone.status_code, gone.headers["content-type"]) == (404, "application/problem+json")
+    assert gone.headers["kvshelf-miss"] == gone.json()["reason"]
+    assert http.delete(path).status_code == 404
+
+
+def test_snapshots_are_another_class(http: httpx.Client, path: str) -> None:
+    snapshot = path.replace("/block/", "/snapshot/")
+    assert http.get(snapshot).status_code == 404
+    body = bytes(SNAPSHOT_BYTES)
+    assert http.put(snapshot, params={"end_tokens": BLOCK}, content=body, headers=OCTETS).status_code == 201
+    assert http.get(snapshot).content == body
+    assert http.get(path).content == PAYLOAD
+
+
+@pytest.mark.parametrize("key", ["00", "zz" * 32, "AB" * 32])
+def test_a_key_is_64_lower_case_hexadecimal_digits(http: httpx.Client, path: str, key: str) -> None:
+    answer = http.get(f"/v1/namespaces/ns/records/block/{key}")
+    assert answer.status_code == 422
+    assert "key" in answer.json()["detail"]
+
+
+def test_many_are_renewed_and_deleted_at_once(http: httpx.Client, path: str) -> None:
+    key = path.rpartition("/")[2]
+    body = {"class": "block", "keys": [key, "00" * 32]}
+    assert http.post("/v1/namespaces/ns/touch", json=body).json() == {"records": 1}
+    assert http.post("/v1/namespaces/ns/delete", json=body).json() == {"records": 1}
+    assert http.post("/v1/namespaces/ns/delete", json=body).json() == {"records": 0}
