@@ -1,5 +1,7 @@
 """Make the REST face of a service."""
 
+from typing import Any
+
 from fastapi import FastAPI
 
 from service.rest.context import Context
@@ -22,13 +24,13 @@ def create_app(parts: Parts) -> FastAPI:
     install_handlers(app)
     for module in (namespaces, plans, leases, stores, records, operate):
         app.include_router(module.router)
-    _document_problems(app)
+    generate = app.openapi
+    app.openapi = lambda: app.openapi_schema or _with_problems(generate())  # type: ignore[method-assign]
     return app
 
 
-def _document_problems(app: FastAPI) -> None:
+def _with_problems(schema: dict[str, Any]) -> dict[str, Any]:
     """Add the problem document to the OpenAPI schemas, and let it stand for FastAPI's own validation error."""
-    schema = app.openapi()
     components = schema.setdefault("components", {}).setdefault("schemas", {})
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     components.update(problem.pop("$defs", {}))
@@ -39,4 +41,4 @@ def _document_problems(app: FastAPI) -> None:
                 operation["responses"] |= {"422": problem_responses(422)[422]}
     for unused in ("HTTPValidationError", "ValidationError"):
         components.pop(unused, None)
-    app.openapi_schema = schema
+    return schema

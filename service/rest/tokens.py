@@ -15,7 +15,7 @@ def pack_tokens(tokens: Sequence[int]) -> bytearray:
     try:
         return bytearray(struct.pack(f"<{len(tokens)}I", *tokens))
     except struct.error:
-        raise ProblemError(422, "token ids are whole numbers from 0 to 4294967295", field="body.tokens") from None
+        raise ProblemError(422, "tokens are whole numbers from 0 to 4294967295", field="body.tokens") from None
 
 
 def keys_of_hashes(namespace: Namespace, hashes: Sequence[bytes], prompt_tokens: int) -> list[bytes]:

@@ -19,7 +19,7 @@ from storage.clock import Clock
 from storage.dram import RedisTier
 from storage.lock import DirectoryLock
 from storage.memory import MemoryTier
-from storage.ssd import SsdTier
+from storage.ssd import SsdTier, WhenFull
 
 
 def new_id() -> str:
@@ -54,7 +54,7 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
         observer=metrics,
         ttl_seconds=settings.store.ttl_seconds,
         budget_bytes=settings.store.budget_bytes,
-        when_full=settings.store.when_full,
+        when_full=WhenFull(settings.store.when_full),
     )
     closing.callback(blocks.close)
     snapshots = _open_pool(settings, clock, metrics)
@@ -73,7 +73,7 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
         namespaces=namespaces,
         blocks=blocks,
         snapshots=snapshots,
-        retention_reached_seconds=lambda: blocks.retention_reached_seconds,
+        retention_reached_seconds=lambda: blocks.retention_seconds,
         close=closing.close,
     )
     closing.callback(finish_all, parts)
@@ -119,14 +119,20 @@ def _open_pool(settings: Settings, clock: Clock, metrics: Metrics) -> BreakerTie
             MemoryTier(
                 clock=clock, observer=metrics, ttl_seconds=pool.ttl_seconds, budget_bytes=pool.budget_bytes, name="dram"
             ),
-            clock=clock,
+            clock,
+            jitter=_jitter,
         )
     redis = RedisTier(
-        pool.redis_url.get_secret_value(),
+        url=pool.redis_url.get_secret_value(),
         clock=clock,
         observer=metrics,
         ttl_seconds=pool.ttl_seconds,
-        key_prefix=pool.key_prefix,
+        prefix=pool.key_prefix,
         timeout_seconds=pool.timeout_seconds,
     )
-    return BreakerTier(redis, clock=clock)
+    return BreakerTier(redis, clock, jitter=_jitter)
+
+
+def _jitter() -> float:
+    """A number in [0, 1), so that many services do not probe a recovering Redis at one moment."""
+    return secrets.randbelow(1 << 20) / (1 << 20)

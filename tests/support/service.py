@@ -64,7 +64,7 @@ def make_parts(
             max_snapshot_bytes=settings.limits.max_snapshot_bytes,
         ),
         blocks=blocks,
-        snapshots=BreakerTier(snapshots, clock=clock),
+        snapshots=BreakerTier(snapshots, clock, jitter=lambda: 0.0),
         retention_reached_seconds=lambda: None,
         close=close,
     )

@@ -28,9 +28,8 @@ _BINARY = {"content": {"application/octet-stream": {"schema": {"type": "string",
 _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
 
 
-@router.api_route(
+@router.get(
     "/{name}/records/{kind}/{key}",
-    methods=["GET", "HEAD"],
     response_class=Response,
     responses={
         200: {**_BINARY, "description": "The payload."},
@@ -39,35 +38,45 @@ _RANGE = re.compile(r"bytes=(\d*)-(\d*)")
         **problem_responses(404, 416, 422),
     },
     summary="Read a record",
-    operation_id="read_record",
 )
 async def read_record(
     name: str, kind: ClassName, key: InKey, request: Request, context: InContext, shard: InShard = 0
 ) -> Response:
     """The payload of a record, verified, with a strong `ETag` (key, shard and generation) and one `Range` at most.
 
-    A miss is a 404 whose header `Kvshelf-Miss` has the reason. HEAD reads no payload and renews nothing.
+    A miss is a 404 whose header `Kvshelf-Miss` has the reason.
     """
     with context.parts.metrics.latency.labels("record").time():
         namespace = context.namespace(name)
-        verb = records.look if request.method == "HEAD" else records.read
-        found = await context.run(verb, context.parts, namespace, _class(kind), bytes.fromhex(key), shard)
+        found = await context.run(records.read, context.parts, namespace, _class(kind), bytes.fromhex(key), shard)
         if isinstance(found, Miss):
-            raise ProblemError(
-                404,
-                f"not there: {found.reason.value}",
-                headers={MISS_HEADER: found.reason.value},
-                extra={"reason": found.reason.value},
-            )
-        entry = found.entry if isinstance(found, Loaded) else found
-        headers = _headers(key, entry)
+            raise _missing(found)
+        headers = _headers(key, found.entry)
         if headers["ETag"] in _etags(request.headers.get("if-none-match", "")):
             return Response(status_code=304, headers=headers)
-        if isinstance(found, Entry):
-            return Response(
-                headers=headers | {"Content-Length": str(entry.length_bytes)}, media_type=bodies.TOKENS_TYPE
-            )
         return _payload_response(request, found, headers)
+
+
+@router.head(
+    "/{name}/records/{kind}/{key}",
+    response_class=Response,
+    responses={200: {"description": "It is there."}, **problem_responses(404, 422)},
+    summary="Look at a record",
+)
+async def look_at_record(name: str, kind: ClassName, key: InKey, context: InContext, shard: InShard = 0) -> Response:
+    """The headers that a read would answer with. It reads no payload and renews nothing."""
+    with context.parts.metrics.latency.labels("record").time():
+        namespace = context.namespace(name)
+        found = await context.run(records.look, context.parts, namespace, _class(kind), bytes.fromhex(key), shard)
+        if isinstance(found, Miss):
+            raise _missing(found)
+        size = {"Content-Length": str(found.length_bytes)}
+        return Response(headers=_headers(key, found) | size, media_type=bodies.TOKENS_TYPE)
+
+
+def _missing(miss: Miss) -> ProblemError:
+    reason = miss.reason.value
+    return ProblemError(404, f"not there: {reason}", headers={MISS_HEADER: reason}, extra={"reason": reason})
 
 
 def _payload_response(request: Request, found: Loaded, headers: dict[str, str]) -> Response:
