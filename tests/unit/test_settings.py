@@ -1,0 +1,83 @@
+"""Settings: the order of their sources, what is refused, and that each one is documented."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from service.cli.config import settings_document
+from service.settings import Settings, SettingsError, load_settings, setting_names
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_setting_is_documented_and_every_documented_one_exists() -> None:
+    text = (ROOT / "docs/configuration.md").read_text()
+    assert re.findall(r"^\| `([a-z]+\.[a-z_]+)` \|", text, re.M) == setting_names()
+
+
+def test_every_setting_has_a_description_and_its_unit_in_its_name() -> None:
+    for group, field in Settings.model_fields.items():
+        for name, setting in field.annotation.model_fields.items():  # type: ignore[union-attr]
+            assert setting.description, f"{group}.{name}"
+            numeric = setting.annotation in (int, float) and name not in ("port", "workers")
+            if numeric:
+                assert re.search(r"_(bytes|seconds)$|^max_[a-z_]+$", name), f"{group}.{name} has no unit"
+
+
+def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "kvshelf.toml"
+    path.write_text("[server]\nport = 1\n[pool]\nttl_seconds = 7\nbudget_bytes = 5000000\n")
+    assert load_settings(path).server.port == 1
+    monkeypatch.setenv("KVSHELF_SERVER__PORT", "2")
+    assert load_settings(path).server.port == 2
+    settings = load_settings(path, {"server": {"port": 3}})
+    assert (settings.server.port, settings.pool.ttl_seconds, settings.pool.budget_bytes) == (3, 7, 5_000_000)
+    assert settings.server.host == "127.0.0.1"
+    monkeypatch.setenv("KVSHELF_CONFIG", str(path))
+    assert load_settings().pool.ttl_seconds == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("[server]\nprot = 1", "server.prot"),
+        ("[sever]\nport = 1", "sever"),
+        ("[server]\nport = 65536", "server.port"),
+        ("[server]\nport = -1", "server.port"),
+        ("[store]\nttl_seconds = 0", "store.ttl_seconds"),
+        ("[store]\nwhen_full = 'panic'", "store.when_full"),
+        ("[server]\nhost = '0.0.0.0'", "loopback"),
+        ("[server]\nhost = 'example.com'", "loopback"),
+        ("[server", "TOML"),
+    ],
+)
+def test_bad_files_are_refused_by_name(tmp_path: Path, text: str, names: str) -> None:
+    path = tmp_path / "kvshelf.toml"
+    path.write_text(text)
+    with pytest.raises(SettingsError, match=re.escape(names)):
+        load_settings(path)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.3.2.1", "::1", "localhost"])
+def test_loopback_addresses_are_taken(host: str) -> None:
+    assert load_settings(flags={"server": {"host": host}}).server.host == host
+
+
+def test_a_missing_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="cannot read"):
+        load_settings(tmp_path / "none.toml")
+
+
+def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
+    with pytest.raises(SettingsError, match="did you mean KVSHELF_SERVER__PORT"):
+        load_settings(environment={"KVSHELF_SERVER_PORT": "1"})
+    load_settings(environment={"KVSHELF_TEST_REDIS_URL": "x", "OTHER": "y"})
+
+
+def test_secrets_are_masked() -> None:
+    settings = load_settings(flags={"pool": {"redis_url": "redis://:hunter2@127.0.0.1"}})
+    assert "hunter2" not in repr(settings)
+    assert "hunter2" not in str(settings_document(settings))
+    assert settings.pool.redis_url is not None
+    assert settings.pool.redis_url.get_secret_value().endswith("hunter2@127.0.0.1")
