@@ -10,7 +10,7 @@ _AGE_BUCKETS = (1, 10, 60, 300, 600, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600,
 _LATENCY_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
 
 # Without this the library adds a series a series that says when it was made, which nobody asks for.
-disable_created_metrics()
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
