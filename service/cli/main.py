@@ -10,9 +10,10 @@ from service.cli.errors import CommandError, UsageError
 
 def _commands() -> "Sequence[Callable[[argparse._SubParsersAction[argparse.ArgumentParser]], None]]":
     """One ``add_parser`` a command, in the order the help lists them. Imported here to keep ``--help`` quick."""
-    from service.cli import config, profile, replay, resume, serve, trace
+    from service.cli import config, demo, profile, replay, resume, serve, trace
 
     return (
+        demo.add_parser,
         serve.add_parser,
         replay.add_parser,
         resume.add_parser,

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from service.cli import console
+from service.cli.errors import CommandError
 from service.cli.options import add_settings_options, settings_from
 from service.logs import configure_logs
 from service.server import serve
@@ -40,8 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         serve(settings, SystemClock(), lambda url: _say_ready(url, settings.store.data_dir))
     except (OSError, DirectoryLockedError, UnusableDirectoryError, CatalogError, ValueError) as error:
-        console.warn(f"kvshelf serve: {error}")
-        return 1
+        raise CommandError(str(error)) from None
     return 0
 
 

@@ -1,0 +1,96 @@
+"""A service in a process of its own, for commands that need one to talk to."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import IO
+
+from service.cli.errors import CommandError
+
+START_SECONDS = 30.0
+STOP_SECONDS = 30.0
+_URL = re.compile(r"kvshelf serves on (\S+)")
+
+
+class ServerProcess:
+    """``kvshelf serve`` as a child process; ``url`` is known once it is entered.
+
+    Args:
+        options: command-line options of ``kvshelf serve``.
+        environment: variables on top of this process's own.
+        stderr: where its log goes; this process's standard error by default.
+
+    Raises:
+        CommandError: on entering, when it does not start.
+    """
+
+    def __init__(
+        self,
+        options: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        stderr: int | IO[bytes] | None = None,
+    ) -> None:
+        self._options = list(options)
+        self._environment = {**os.environ, **(environment or {})}
+        self._stderr = stderr
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = ""
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        """The child; raises ValueError before it was started."""
+        if self._process is None:
+            raise ValueError("the server was not started")
+        return self._process
+
+    def start(self) -> None:
+        """Start it and wait until it answers; raises CommandError."""
+        command = [sys.executable, "-m", "service.cli.main", "serve", *self._options]
+        # A session of its own, so that a Ctrl-C meant for the parent does not stop the child first.
+        self._process = subprocess.Popen(
+            command, env=self._environment, stdout=subprocess.PIPE, stderr=self._stderr, start_new_session=True
+        )
+        watchdog = threading.Timer(START_SECONDS, self._process.kill)
+        watchdog.start()
+        try:
+            line = self._process.stdout.readline().decode() if self._process.stdout else ""
+        finally:
+            watchdog.cancel()
+        found = _URL.match(line)
+        if found is None:
+            self.stop()
+            raise CommandError("the service did not start; its log above says why")
+        self.url = found.group(1)
+
+    def stop(self) -> int:
+        """Ask it to stop and wait; returns its exit status. One that does not stop in time is killed."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+        return self.process.returncode
+
+    def kill(self) -> None:
+        """Kill it at once, as a crash would."""
+        self.process.kill()
+        self.stop()
+
+    def __enter__(self) -> "ServerProcess":
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
