@@ -3,6 +3,7 @@
 A new tier joins the suite by a subclass of :class:`TierFactory` in :data:`FACTORIES`.
 """
 
+import mmap
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -17,6 +18,8 @@ from storage.clock import ManualClock
 from storage.dram import RedisTier
 from storage.dram.header import HEADER_BYTES
 from storage.memory import MemoryTier
+from storage.ssd import SsdTier
+from storage.ssd import format as ssd_format
 from tests.support.observers import RecordingObserver
 from tests.support.redis_server import let_time_pass, remove_keys
 
@@ -24,6 +27,8 @@ TTL_SECONDS = 3600.0
 AMPLE_BUDGET_BYTES = 256 << 20
 TEST_TIMEOUT_SECONDS = 10.0
 """For tests that are not about slowness: a busy machine must not make them fail."""
+LARGEST_RECORD_BYTES = 20_000_001
+"""The largest record the suite writes where the budget is ample."""
 
 
 class TierFactory(ABC):
@@ -154,4 +159,55 @@ class BreakerRedisFactory(RedisFactory):
         return BreakerTier(super()._make(ttl_seconds, budget_bytes), self.clock, jitter=lambda: 0.0)
 
 
-FACTORIES: tuple[type[TierFactory], ...] = (MemoryFactory, RedisFactory, BreakerMemoryFactory, BreakerRedisFactory)
+class SsdFactory(TierFactory):
+    """The SSD tier, each in a directory of its own below the test's."""
+
+    name = "ssd"
+    is_durable = True
+    holds_are_firm = True
+    small_budget_bytes = 8 << 20
+
+    def __init__(self, directory: Path, redis_url: Callable[[], str]) -> None:
+        super().__init__(directory, redis_url)
+        self._settings: dict[Tier, tuple[Path, float, int]] = {}
+
+    def reopen(self, tier: Tier) -> Tier:
+        """See :meth:`TierFactory.reopen`."""
+        tier.close()
+        return self._open(*self._settings[tier])
+
+    def _make(self, ttl_seconds: float, budget_bytes: int) -> Tier:
+        return self._open(self.directory / f"ssd{len(self._settings)}", ttl_seconds, budget_bytes)
+
+    def _open(self, directory: Path, ttl_seconds: float, budget_bytes: int) -> Tier:
+        tier = SsdTier(
+            directory,
+            clock=self.clock,
+            ttl_seconds=ttl_seconds,
+            budget_bytes=budget_bytes,
+            observer=self.observer,
+            max_record_bytes=LARGEST_RECORD_BYTES if budget_bytes == AMPLE_BUDGET_BYTES else 0,
+        )
+        self._settings[tier] = (directory, ttl_seconds, budget_bytes)
+        self._made.append(tier)
+        return tier
+
+    def damage(self, tier: Tier, record: Record) -> None:
+        """Find the record in its segment by its key and flip a bit in the middle of its payload."""
+        for path in (self._settings[tier][0] / "segments").iterdir():
+            with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
+                start = data.find(record.id.key)
+                if start >= 0:
+                    page = start // ssd_format.PAGE_BYTES * ssd_format.PAGE_BYTES
+                    data[page + ssd_format.HEADER_BYTES + len(record.payload) // 2] ^= 1
+                    return
+        raise AssertionError(f"{record.id} is in no segment")
+
+
+FACTORIES: tuple[type[TierFactory], ...] = (
+    MemoryFactory,
+    SsdFactory,
+    RedisFactory,
+    BreakerMemoryFactory,
+    BreakerRedisFactory,
+)

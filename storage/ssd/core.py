@@ -1,0 +1,91 @@
+"""What the parts of the tier share: its index, files, pins and notes, and what a record's life is."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from storage.base import KEY_BYTES, RecordId, TierObserver
+from storage.ghosts import Ghosts, reason_of
+from storage.ssd.batch import Dropped
+from storage.ssd.format import ID_BYTES
+from storage.ssd.gate import Gate
+from storage.ssd.index import Index
+from storage.ssd.pins import Pins
+from storage.ssd.quarantine import Quarantine
+from storage.ssd.rows import Slot
+from storage.ssd.segments import SegmentFiles
+from storage.ssd.space import Space
+from storage.ssd.touches import Touches
+
+_LOW_SHARDS = [shard.to_bytes(2, "big") for shard in range(256)]
+
+
+@dataclass(slots=True, kw_only=True)
+class Core:
+    """The tier's state. ``is_up`` is whether the last operation on the medium succeeded."""
+
+    name: str
+    ttl_seconds: float
+    index: Index
+    files: SegmentFiles
+    pins: Pins
+    space: Space
+    touches: Touches
+    quarantine: Quarantine
+    ghosts: Ghosts
+    observer: TierObserver
+    gate: Gate
+    is_up: bool = True
+
+    def now(self) -> float:
+        """The tier's time in seconds; never goes back."""
+        return self.index.clock.now()
+
+    def last_used(self, id_bytes: bytes, slot: Slot) -> float:
+        """When the record was last used, by the index or by a touch it does not have yet."""
+        return max(slot.last_used_at, self.touches.times.get(id_bytes, 0.0))
+
+    def is_live(self, used_at: float, now: float) -> bool:
+        """Whether a record last used then has not expired."""
+        return now - used_at < self.ttl_seconds
+
+    def fault(self, kind: str) -> None:
+        """Something failed and is answered as a miss or an outcome."""
+        if kind == "io":
+            self.is_up = False
+        self.observer.fault(self.name, kind)
+
+    def report(self, dropped: Iterable[Dropped]) -> None:
+        """Records have left the index: remember why, and tell the observer."""
+        by_cause: defaultdict[str, list[Dropped]] = defaultdict(list)
+        for gone in dropped:
+            by_cause[gone.cause].append(gone)
+            self.ghosts.note(record_id_of(gone.id_bytes), reason_of(gone.cause))
+        for cause, all_gone in by_cause.items():
+            total = sum(gone.slot.length_bytes for gone in all_gone)
+            self.observer.evicted(self.name, cause, len(all_gone), total)
+        for gone in by_cause["expired"]:
+            lived = gone.slot.last_used_at + self.ttl_seconds - gone.slot.created_at
+            self.observer.age_at_expiry(self.name, max(0.0, lived))
+
+
+def id_bytes_of(ids: Sequence[RecordId]) -> list[bytes]:
+    """The ids as the index has them: key || shard (u16 big-endian). Raises ValueError on a key of another length."""
+    packed = [
+        key + (_LOW_SHARDS[shard] if shard < len(_LOW_SHARDS) else shard.to_bytes(2, "big")) for key, shard in ids
+    ]
+    if any(len(one) != ID_BYTES for one in packed):
+        raise ValueError(
+            f"a key is {KEY_BYTES} bytes, got {next(len(one[0]) for one in ids if len(one[0]) != KEY_BYTES)}"
+        )
+    return packed
+
+
+def pack_id(record_id: RecordId) -> bytes:
+    """One id as the index has it. Raises ValueError on a key of another length."""
+    return id_bytes_of([record_id])[0]
+
+
+def record_id_of(id_bytes: bytes) -> RecordId:
+    """The id that the index has as these bytes."""
+    return RecordId(id_bytes[:KEY_BYTES], int.from_bytes(id_bytes[KEY_BYTES:], "big"))

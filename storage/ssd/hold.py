@@ -1,0 +1,55 @@
+"""Holds on records in segments: what is held is read from where it was found, whatever the index says by then."""
+
+import threading
+from collections.abc import Sequence
+
+from storage.base import Hold, Loaded, Miss
+from storage.ssd.pins import Pins
+from storage.ssd.reading import Found, Reader, Spot
+
+
+class SsdHold(Hold):
+    """Keeps the segments of its records from being reused.
+
+    Args:
+        found: what is held; the segment of each record is pinned once already.
+        reader: reads them.
+        pins: where they are pinned.
+    """
+
+    def __init__(self, found: Found, reader: Reader, pins: Pins) -> None:
+        self.entries, self._spots = found
+        self._reader, self._pins = reader, pins
+        self._lock = threading.Lock()
+        self._is_released = False
+
+    def read(self, start: int, end: int) -> list[Loaded | Miss]:
+        """See :meth:`Hold.read`."""
+        with self._lock:
+            if self._is_released:
+                raise ValueError("this hold was released")
+            entries, spots = self.entries[start:end], self._spots[start:end]
+            pinned = _segments(spots)
+            self._pins.pin_again(pinned)
+        try:
+            return self._reader.load(entries, spots)
+        finally:
+            self._pins.unpin(pinned)
+
+    def keep(self, start: int, end: int) -> None:
+        """See :meth:`Hold.keep`."""
+        with self._lock:
+            gone = _segments(self._spots[:start]) + _segments(self._spots[end:])
+            self.entries, self._spots = self.entries[start:end], self._spots[start:end]
+        self._pins.unpin(gone)
+
+    def release(self) -> None:
+        """See :meth:`Hold.release`."""
+        with self._lock:
+            self._is_released = True
+            gone, self._spots = _segments(self._spots), []
+        self._pins.unpin(gone)
+
+
+def _segments(spots: Sequence[Spot]) -> list[int]:
+    return [segment for segment, _ in spots if segment]

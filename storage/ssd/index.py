@@ -1,0 +1,139 @@
+"""The index: an LMDB environment that names every record, and the rows of segments and owners it adds up to.
+
+Commits write and sync the data pages but only write the meta page (``MDB_NOMETASYNC``): a crash of the machine may undo
+the last commits since :meth:`Index.sync`, never tear them. A killed process loses none.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import lmdb
+
+from storage.clock import Clock
+from storage.ssd.rows import (
+    Meta,
+    OwnerRow,
+    SegmentRow,
+    pack_meta,
+    unpack_meta,
+    unpack_number,
+    unpack_owner,
+    unpack_segment,
+)
+from storage.ssd.shelf_clock import ShelfClock
+from storage.ssd.table import OwnerTable, SegmentTable
+
+RECORDS, PLACES, SEGMENTS, OWNERS, META = b"records", b"places", b"segments", b"owners", b"meta"
+META_KEY = b"tier"
+
+_MAX_READERS = 1024
+_EPOCH_SHIFT = 32
+_DATA_FILE = "data.mdb"
+
+
+def rows_of(cursor: lmdb.Cursor) -> Iterator[tuple[bytes, bytes]]:
+    """Every key and value of a database, in the order of the keys."""
+    for key, value in cursor:
+        yield bytes(key), bytes(value)
+
+
+class Index:
+    """The open environment and what is kept of it in memory. Reads from any thread; batches from one at a time.
+
+    Args:
+        directory: where LMDB keeps its files; made when it is not there.
+        map_bytes: the address space LMDB reserves.
+        clock: what :attr:`clock` follows.
+
+    Raises:
+        lmdb.Error: the environment cannot be opened.
+    """
+
+    def __init__(self, directory: Path, map_bytes: int, clock: Clock) -> None:
+        self.env = lmdb.open(
+            str(directory), map_size=map_bytes, max_dbs=8, metasync=False, readahead=False, max_readers=_MAX_READERS
+        )
+        self.env.reader_check()
+        self._data_file = directory / _DATA_FILE
+        names = (RECORDS, PLACES, SEGMENTS, OWNERS, META)
+        self.dbs = {name: self.env.open_db(name) for name in names}
+        self.segments = SegmentTable()
+        self.owners = OwnerTable()
+        self.is_damaged = False
+        """A row was found that cannot be believed: the accounts must be rebuilt from the records."""
+        self.is_synced = True
+        """Whether every commit would survive a crash of the machine."""
+        self.epoch = self.sequence = 0
+        self._counter = 0
+        self.clock = ShelfClock(clock, self._load())
+
+    def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        """The record rows of keys, in order; None where there is none."""
+        with self.env.begin(db=self.dbs[RECORDS]) as txn:
+            get = txn.get
+            return [get(key) for key in keys]
+
+    def next_generation(self) -> int:
+        """A generation that no record of this directory ever had."""
+        self._counter += 1
+        return (self.epoch << _EPOCH_SHIFT) + self._counter
+
+    def next_sequence(self) -> int:
+        """The next number in the order in which segments are opened for writing."""
+        self.sequence += 1
+        return self.sequence
+
+    def pack_meta(self) -> bytes:
+        """The row of the tier's own counters as they are now."""
+        return pack_meta(Meta(self.epoch, self.sequence, self.clock.now()))
+
+    def sync(self) -> None:
+        """Make every commit durable."""
+        if not self.is_synced:
+            self.env.sync(True)
+            self.is_synced = True
+
+    def file_bytes(self) -> int:
+        """What the index takes on the medium. LMDB reuses the space of what is deleted but never gives it back."""
+        return os.stat(self._data_file).st_size
+
+    def begin_epoch(self) -> None:
+        """Start a new range of generations, durably, so that none is ever given twice."""
+        self.epoch += 1
+        self._counter = 0
+        with self.env.begin(write=True) as txn:
+            txn.put(META_KEY, self.pack_meta(), db=self.dbs[META])
+        self.is_synced = False
+        self.sync()
+
+    def close(self) -> None:
+        """Sync and let go of the files. No transaction may be open."""
+        self.sync()
+        self.env.close()
+
+    def _load(self) -> float:
+        """Read the small tables; returns the latest time that was ever written."""
+        segments: dict[int, SegmentRow] = {}
+        owners: dict[int, OwnerRow] = {}
+        with self.env.begin() as txn:
+            for key, value in rows_of(txn.cursor(db=self.dbs[SEGMENTS])):
+                segment = unpack_segment(value) if len(key) == 4 else None
+                self.is_damaged |= segment is None
+                if segment is not None:
+                    segments[unpack_number(key)] = segment
+            for key, value in rows_of(txn.cursor(db=self.dbs[OWNERS])):
+                owner = unpack_owner(value) if len(key) == 4 else None
+                self.is_damaged |= owner is None
+                if owner is not None:
+                    owners[unpack_number(key)] = owner
+            row = txn.get(META_KEY, db=self.dbs[META])
+            has_records = txn.stat(self.dbs[RECORDS])["entries"] > 0
+        self.segments.load(segments)
+        self.owners.load(owners)
+        meta = unpack_meta(row) if row is not None else None
+        if meta is None:
+            self.is_damaged |= row is not None or has_records
+            return 0.0
+        self.epoch, self.sequence = meta.epoch, meta.sequence
+        return meta.latest_at

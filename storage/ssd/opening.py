@@ -1,0 +1,76 @@
+"""Opening a data directory: what a crash may have left behind is put right before anybody looks."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from storage.base import TierObserver
+from storage.clock import Clock
+from storage.ghosts import Ghosts
+from storage.ssd.core import Core
+from storage.ssd.format import open_format
+from storage.ssd.gate import Gate
+from storage.ssd.index import Index
+from storage.ssd.pins import Pins
+from storage.ssd.quarantine import Quarantine
+from storage.ssd.segments import SegmentFiles
+from storage.ssd.sizing import map_bytes, segment_bytes
+from storage.ssd.space import Space
+from storage.ssd.touches import Touches
+from storage.ssd.upkeep import repair
+
+_TOUCH_LIMIT = 131_072
+_TOUCH_FLUSH_AT = 32_768
+
+
+def open_core(
+    directory: Path,
+    *,
+    name: str,
+    clock: Clock,
+    observer: TierObserver,
+    ttl_seconds: float,
+    budget_bytes: int,
+    max_record_bytes: int,
+    ghost_limit: int,
+    make_files: Callable[[Path], SegmentFiles],
+) -> Core:
+    """Open or make a data directory. Reads the rows of segments and owners, never those of records or a payload.
+
+    Raises:
+        ValueError: the budget is too small.
+        UnusableDirectoryError: the directory has another on-disk format.
+        OSError, lmdb.Error: the directory cannot be read or written.
+    """
+    size = segment_bytes(budget_bytes, max_record_bytes)
+    directory.mkdir(parents=True, exist_ok=True)
+    open_format(directory)
+    index = Index(directory / "index", map_bytes(budget_bytes), clock)
+    files = make_files(directory / "segments")
+    pins = Pins()
+    core = Core(
+        name=name,
+        ttl_seconds=ttl_seconds,
+        index=index,
+        files=files,
+        pins=pins,
+        space=Space(index, files, pins, clock, budget_bytes=budget_bytes, segment_bytes=size),
+        touches=Touches(_TOUCH_LIMIT, _TOUCH_FLUSH_AT),
+        quarantine=Quarantine(),
+        ghosts=Ghosts(ghost_limit),
+        observer=observer,
+        gate=Gate(name),
+    )
+    _reconcile(core)
+    index.begin_epoch()
+    return core
+
+
+def _reconcile(core: Core) -> None:
+    """Compare files and rows. A file without a row is left over from a crash; a row without a file lost its records."""
+    index, sizes = core.index, core.files.sizes()
+    if not index.is_damaged:
+        for number in sizes.keys() - index.segments.rows.keys():
+            core.files.remove(number)
+            del sizes[number]
+    if index.is_damaged or sizes != {number: row.size_bytes for number, row in index.segments.rows.items()}:
+        repair(core, sizes)

@@ -1,0 +1,138 @@
+"""The segment files: made, written, read, synced and removed by number. Which bytes mean what, the index knows."""
+
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from pathlib import Path
+
+from storage.base import Payload
+from storage.ssd.format import sync_directory
+
+_OPEN_FILES = 256
+_BUFFERS_PER_CALL = 1023
+_SUFFIX = ".seg"
+
+
+class _File:
+    """An open descriptor that is closed when the last user lets go of it."""
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, path: Path) -> None:
+        self.descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        if hasattr(self, "descriptor"):
+            os.close(self.descriptor)
+
+
+class SegmentFiles:
+    """Segments in one directory. Reads from any thread; everything else from one writer at a time.
+
+    Args:
+        directory: where the files are; made when it is not there.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir(exist_ok=True)
+        self.directory = directory
+        self.unsynced: set[int] = set()
+        """The segments with writes that were not synced yet."""
+        self._open: OrderedDict[int, _File] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def path(self, number: int) -> Path:
+        """Where a segment is."""
+        return self.directory / f"{number:06}{_SUFFIX}"
+
+    def sizes(self) -> dict[int, int]:
+        """The size of every segment file, by number. Whatever else is in the directory is removed."""
+        found: dict[int, int] = {}
+        for entry in os.scandir(self.directory):
+            stem = entry.name.removesuffix(_SUFFIX)
+            if stem.isdecimal() and self.path(int(stem)).name == entry.name:
+                found[int(stem)] = entry.stat().st_size
+            elif entry.is_file():
+                os.unlink(entry.path)
+        return found
+
+    def create(self, number: int, size_bytes: int) -> None:
+        """Make a segment whose space is all allocated, durably. Raises OSError (ENOSPC) and leaves nothing behind."""
+        path = self.path(number)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            os.posix_fallocate(descriptor, 0, size_bytes)
+            os.ftruncate(descriptor, size_bytes)
+            os.fsync(descriptor)
+        except OSError:
+            path.unlink()
+            raise
+        finally:
+            os.close(descriptor)
+        sync_directory(self.directory)
+
+    def remove(self, number: int) -> None:
+        """Give a segment's space back to the file system. No error when it is gone already."""
+        with self._lock:
+            self._open.pop(number, None)
+        self.unsynced.discard(number)
+        self.path(number).unlink(missing_ok=True)
+
+    def write(self, number: int, offset: int, buffers: Sequence[Payload]) -> None:
+        """Write buffers one behind the other, without copying them. Raises OSError."""
+        file = self._get(number)
+        self.unsynced.add(number)
+        for start in range(0, len(buffers), _BUFFERS_PER_CALL):
+            offset = _write_all(file.descriptor, offset, buffers[start : start + _BUFFERS_PER_CALL])
+
+    def read(self, number: int, offset: int, size_bytes: int) -> bytes:
+        """Up to ``size_bytes`` bytes; fewer where the file ends. Raises OSError."""
+        file = self._get(number)
+        data = os.pread(file.descriptor, size_bytes, offset)
+        if len(data) == size_bytes or not data:
+            return data
+        parts = [data]
+        while data and sum(map(len, parts)) < size_bytes:
+            done = sum(map(len, parts))
+            data = os.pread(file.descriptor, size_bytes - done, offset + done)
+            parts.append(data)
+        return b"".join(parts)
+
+    def sync(self) -> None:
+        """Make every write durable. Raises OSError; what was not synced by then is in doubt for good."""
+        while self.unsynced:
+            number = self.unsynced.pop()
+            os.fdatasync(self._get(number).descriptor)
+
+    def close(self) -> None:
+        """Let go of all descriptors that nobody uses at the moment."""
+        with self._lock:
+            self._open.clear()
+
+    def _get(self, number: int) -> _File:
+        with self._lock:
+            file = self._open.get(number)
+            if file is None:
+                file = self._open[number] = _File(self.path(number))
+                if len(self._open) > _OPEN_FILES:
+                    self._open.popitem(last=False)
+            else:
+                self._open.move_to_end(number)
+            return file
+
+
+def _write_all(descriptor: int, offset: int, buffers: Sequence[Payload]) -> int:
+    """Write buffers through short writes; returns the offset behind them."""
+    left = list(buffers)
+    while left:
+        done = os.pwritev(descriptor, left, offset)
+        offset += done
+        index = 0
+        while index < len(left) and done >= memoryview(left[index]).nbytes:
+            done -= memoryview(left[index]).nbytes
+            index += 1
+        left = left[index:]
+        if left and done:
+            left[0] = memoryview(left[0]).cast("B")[done:]
+    return offset

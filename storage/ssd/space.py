@@ -1,0 +1,158 @@
+"""Where the next record goes, and how many segments the budget allows."""
+
+import errno
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from storage.clock import Clock
+from storage.ssd.batch import Batch
+from storage.ssd.format import PAGE_BYTES
+from storage.ssd.index import Index
+from storage.ssd.pins import Pins
+from storage.ssd.segments import SegmentFiles
+from storage.ssd.sizing import MIN_SEGMENTS, index_margin_bytes
+
+RESERVE = 1
+"""Free segments that only records carried forward may go to, so that space can always be taken back."""
+
+_GROW_AGAIN_SECONDS = 30.0
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
+
+
+def is_no_space(error: Exception) -> bool:
+    """Whether an error says that the file system has no room left."""
+    return isinstance(error, OSError) and error.errno in _NO_SPACE
+
+
+class Place(NamedTuple):
+    """Where a record is put."""
+
+    segment: int
+    offset: int
+
+    @property
+    def page(self) -> int:
+        """The offset in pages, as the index keeps it."""
+        return self.offset // PAGE_BYTES
+
+
+class Space:
+    """The segments as room for records. Used by the writer alone.
+
+    Args:
+        index: has the segments' rows.
+        files: their files.
+        pins: who holds them.
+        clock: when to ask a full file system again.
+        budget_bytes: what files and index may take together.
+        segment_bytes: the size of new segments.
+    """
+
+    def __init__(
+        self, index: Index, files: SegmentFiles, pins: Pins, clock: Clock, *, budget_bytes: int, segment_bytes: int
+    ) -> None:
+        self._index, self._files, self._pins = index, files, pins
+        self.budget_bytes = budget_bytes
+        self.segment_bytes = segment_bytes
+        self._margin_bytes = index_margin_bytes(budget_bytes)
+        self._clock = clock
+        self._grow_after = 0.0
+
+    def used_bytes(self) -> int:
+        """What files and index take."""
+        return self._index.segments.file_bytes + self._index.file_bytes()
+
+    def free_segments(self) -> list[int]:
+        """The free segments of the right size that nobody holds."""
+        rows, is_pinned = self._index.segments.rows, self._pins.is_pinned
+        return [
+            number
+            for number in self._index.segments.free
+            if rows[number].size_bytes == self.segment_bytes and not is_pinned(number)
+        ]
+
+    def fits(self, sizes: Iterable[int]) -> bool:
+        """Whether records of these padded sizes, in order, find room without the reserve."""
+        table = self._index.segments
+        row = table.rows[table.active] if table.active is not None else None
+        left = row.size_bytes - row.write_bytes if row is not None else 0
+        segments = 0
+        for size in sizes:
+            if size > left:
+                segments += 1
+                left = self.segment_bytes
+            left -= size
+        return segments == 0 or segments + RESERVE <= len(self.free_segments())
+
+    def place(self, batch: Batch, size: int, reserve: int = RESERVE) -> Place | None:
+        """Room for ``size`` bytes in the active segment or a new one; None when all but ``reserve`` are taken."""
+        active = batch.active()
+        if active is not None:
+            row = batch.segment(active)
+            if row.write_bytes + size <= row.size_bytes:
+                row.write_bytes += size
+                return Place(active, row.write_bytes - size)
+        if size > self.segment_bytes:
+            return None
+        number = self._claim(batch, reserve)
+        if number is None:
+            return None
+        if active is not None:
+            batch.seal_segment(active)
+        self._index.sync()  # what freed the segment must be durable before the segment is written over
+        batch.open_segment(number)
+        batch.segment(number).write_bytes = size
+        return Place(number, 0)
+
+    def grow(self) -> bool:
+        """Add a free segment when the budget and the medium have room for one."""
+        if self.used_bytes() + self.segment_bytes + self._margin_bytes > self.budget_bytes:
+            return False
+        if self._clock.monotonic() < self._grow_after:
+            return False
+        number = self._index.segments.next_number()
+        try:
+            self._files.create(number, self.segment_bytes)
+        except OSError as error:
+            if not is_no_space(error):
+                raise
+            self._grow_after = self._clock.monotonic() + _GROW_AGAIN_SECONDS
+            return False
+        with Batch(self._index) as batch:
+            batch.add_segment(number, self.segment_bytes)
+            batch.commit()
+        return True
+
+    def is_over_budget(self) -> bool:
+        """Whether a segment must be given up for the index to grow."""
+        return self.used_bytes() + self._margin_bytes // 2 > self.budget_bytes
+
+    def shrink(self) -> bool:
+        """Remove a free segment; False when there is none to spare."""
+        for number in self.free_segments():
+            if len(self._index.segments.rows) > MIN_SEGMENTS and self._pins.claim(number):
+                self.remove(number)
+                return True
+        return False
+
+    def remove_misfits(self) -> None:
+        """Remove free segments of another size than new ones have: the budget was another when they were made."""
+        rows = self._index.segments.rows
+        for number in [number for number in self._index.segments.free if rows[number].size_bytes != self.segment_bytes]:
+            if self._pins.claim(number):
+                self.remove(number)
+
+    def remove(self, number: int) -> None:
+        """Remove a claimed segment: first its name, durably, then its file."""
+        with Batch(self._index) as batch:
+            batch.remove_segment(number)
+            batch.commit()
+        self._index.sync()
+        self._files.remove(number)
+
+    def _claim(self, batch: Batch, reserve: int) -> int | None:
+        """A free segment for writing that nobody holds, leaving ``reserve`` of them."""
+        free = [number for number in self.free_segments() if not batch.is_changed(number)]
+        if len(free) <= reserve:
+            return None
+        return next((number for number in free if self._pins.claim(number)), None)

@@ -1,0 +1,245 @@
+"""Writing: which records are new, where they go, and in which order bytes, sync and commit happen.
+
+Payloads first, then (where durable) the sync of their segments, then the commit of the index, then its sync. So a crash
+at any moment leaves an index that names only what was written, and whatever was acknowledged as durable.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import lmdb
+import xxhash
+
+from storage.base import Payload, Record, WriteOutcome, WriteResult
+from storage.ssd.batch import Batch
+from storage.ssd.commit_queue import Call
+from storage.ssd.core import Core, id_bytes_of
+from storage.ssd.format import PAGE_BYTES, RecordHeader, padded_bytes
+from storage.ssd.quarantine import note_of
+from storage.ssd.recycle import Recycler
+from storage.ssd.rows import Slot, unpack_slot
+from storage.ssd.sizing import WhenFull
+from storage.ssd.space import Place, is_no_space
+from storage.ssd.upkeep import drop_quarantined, write_touches
+
+_ZEROS = bytes(PAGE_BYTES)
+_SLICE_SHARE = 0.125
+"""Of the budget: how much one commit may write. A larger call is cut into several."""
+
+_WRITTEN = {WriteOutcome.STORED, WriteOutcome.REPLACED}
+
+
+def is_sound(record: Record) -> bool:
+    """Whether a record's payload fits its checksum."""
+    return xxhash.xxh3_64_intdigest(record.payload) == record.checksum
+
+
+class _Item(NamedTuple):
+    """A record to be written, under its id as the index has it."""
+
+    record: Record
+    id_bytes: bytes
+    length_bytes: int
+
+    @property
+    def size_bytes(self) -> int:
+        return padded_bytes(self.length_bytes)
+
+
+@dataclass(slots=True)
+class _Run:
+    """Buffers that go to one stretch of a segment, up to the offset ``end``."""
+
+    place: Place
+    buffers: list[Payload]
+    end: int
+
+
+class Writer:
+    """Writes groups of calls. Used under the writer's lock.
+
+    Args:
+        core: the tier's state.
+        recycler: makes room.
+        when_full: what is done when only live records are left.
+    """
+
+    def __init__(self, core: Core, recycler: Recycler, when_full: WhenFull) -> None:
+        self._core = core
+        self._recycler = recycler
+        self._when_full = when_full
+
+    def write_group(self, calls: list[Call]) -> None:
+        """Write the records of all calls, durably when one asks for it, and fill in their results."""
+        records = [record for call in calls for record in call.records]
+        keys = id_bytes_of([record.id for record in records])
+        items = [_Item(*pair, memoryview(pair[0].payload).nbytes) for pair in zip(records, keys, strict=True)]
+        durable = any(call.durable for call in calls)
+        results: list[WriteResult] = []
+        for part in self._slices(items):
+            results += self._write_slice(part, durable)
+        start = 0
+        for call in calls:
+            call.results = results[start : start + len(call.records)]
+            start += len(call.records)
+
+    def _slices(self, items: list[_Item]) -> list[list[_Item]]:
+        limit = self._core.space.budget_bytes * _SLICE_SHARE
+        slices: list[list[_Item]] = []
+        size = 0
+        for item in items:
+            if not slices or size + item.size_bytes > limit:
+                slices.append([])
+                size = 0
+            slices[-1].append(item)
+            size += item.size_bytes
+        return slices
+
+    def _write_slice(self, items: list[_Item], durable: bool) -> list[WriteResult]:
+        try:
+            self._prepare(items)
+            return self._commit(items, durable)
+        except lmdb.MapFullError:
+            return self._failed(items, WriteOutcome.FULL, "full")
+        except (lmdb.Error, OSError) as error:
+            self._abandon_segment()
+            if isinstance(error, lmdb.DiskError) or is_no_space(error):
+                return self._failed(items, WriteOutcome.FULL, "full")
+            return self._failed(items, WriteOutcome.TIER_DOWN, "io")
+
+    def _failed(self, items: list[_Item], outcome: WriteOutcome, kind: str) -> list[WriteResult]:
+        self._core.fault(kind)
+        return [WriteResult(item.record.id, outcome) for item in items]
+
+    def _abandon_segment(self) -> None:
+        """After a failed write or sync: what the active segment holds beyond its last sync is in doubt, so leave it."""
+        active = self._core.index.segments.active
+        if active is None:
+            return
+        try:
+            with Batch(self._core.index) as batch:
+                batch.seal_segment(active)
+                batch.commit()
+        except (lmdb.Error, OSError):
+            self._core.fault("io")
+
+    def _prepare(self, items: list[_Item]) -> None:
+        """Write what readers left to the writer, and make room for what is new among the items."""
+        core = self._core
+        drop_quarantined(core)
+        while core.touches.is_due() and write_touches(core):
+            pass
+        self._recycler.shrink_to_budget()
+        for _ in range(4 * len(core.index.segments.rows) + 64):
+            if core.space.fits(self._new_sizes(items)) or not self._recycler.make_room():
+                break
+
+    def _new_sizes(self, items: list[_Item]) -> list[int]:
+        """The padded sizes of the items that are not duplicates of what is there, or of an item before them."""
+        core, now = self._core, self._core.now()
+        best: dict[bytes, int] = {}
+        for item, value in zip(items, core.index.read([item.id_bytes for item in items]), strict=True):
+            slot = unpack_slot(value) if value is not None else None
+            if slot is not None and core.is_live(core.last_used(item.id_bytes, slot), now):
+                best.setdefault(item.id_bytes, slot.provenance)
+        sizes: list[int] = []
+        for item in items:
+            is_new = item.record.provenance > best.get(item.id_bytes, 0)
+            if is_new and item.size_bytes <= core.space.segment_bytes:
+                best[item.id_bytes] = item.record.provenance
+                sizes.append(item.size_bytes)
+        return sizes
+
+    def _commit(self, items: list[_Item], durable: bool) -> list[WriteResult]:
+        core = self._core
+        is_closed_to_new = self._when_full is WhenFull.REFUSE and core.space.is_over_budget()
+        with Batch(core.index) as batch:
+            runs: list[_Run] = []
+            results = [self._write_one(batch, item, runs, is_closed_to_new) for item in items]
+            outcomes = {result.outcome for result in results}
+            for run in runs:
+                core.files.write(run.place.segment, run.place.offset, run.buffers)
+            durable = durable or WriteOutcome.REPLACED in outcomes
+            if durable:
+                core.files.sync()
+            if outcomes & _WRITTEN or batch.dropped:
+                batch.commit()
+        if durable:
+            core.index.sync()
+        core.is_up = True
+        self._tell(items, results, batch)
+        return results
+
+    def _tell(self, items: Sequence[_Item], results: Sequence[WriteResult], batch: Batch) -> None:
+        core, written_bytes = self._core, 0
+        core.report(batch.dropped)
+        duplicates: list[bytes] = []
+        for item, result in zip(items, results, strict=True):
+            if result.outcome in _WRITTEN:
+                core.ghosts.forget(item.record.id)
+                written_bytes += item.length_bytes
+            elif result.outcome is WriteOutcome.DUPLICATE:
+                duplicates.append(item.id_bytes)
+            else:
+                core.fault("full")
+        core.touches.add(duplicates, core.now())
+        if written_bytes:
+            core.observer.moved(core.name, "write", written_bytes)
+
+    def _write_one(self, batch: Batch, item: _Item, runs: list[_Run], is_closed_to_new: bool) -> WriteResult:
+        """Judge one record against what is there, and name it at a new place unless that is as good."""
+        core, record, now = self._core, item.record, self._core.now()
+        old = self._live_or_dropped(batch, item.id_bytes, now)
+        if old is not None and record.provenance <= old.provenance:
+            return WriteResult(record.id, WriteOutcome.DUPLICATE, old.generation)
+        place = None if is_closed_to_new else core.space.place(batch, item.size_bytes)
+        if place is None:
+            return WriteResult(record.id, WriteOutcome.FULL, old.generation if old is not None else 0)
+        if old is not None:
+            batch.drop(item.id_bytes, old, "replaced")
+        generation = core.index.next_generation()
+        slot = Slot(
+            generation=generation,
+            checksum=record.checksum,
+            created_at=now,
+            last_used_at=now,
+            segment=place.segment,
+            page=place.page,
+            length_bytes=item.length_bytes,
+            owner=batch.owner_number(record.owner),
+            provenance=int(record.provenance),
+            flags=0,
+            supersedes=record.supersedes,
+        )
+        batch.put(item.id_bytes, slot)
+        _add_to_run(runs, place, item, slot)
+        return WriteResult(record.id, WriteOutcome.REPLACED if old is not None else WriteOutcome.STORED, generation)
+
+    def _live_or_dropped(self, batch: Batch, id_bytes: bytes, now: float) -> Slot | None:
+        """The live record of that id; one that expired, is damaged or unknown of provenance is dropped."""
+        core, old = self._core, batch.get(id_bytes)
+        if old is None:
+            return None
+        used_at = core.last_used(id_bytes, old)
+        if not core.is_live(used_at, now):
+            batch.drop(id_bytes, old._replace(last_used_at=used_at), "expired")
+            return None
+        if core.quarantine.has(id_bytes, note_of(old)):
+            batch.drop(id_bytes, old, "corrupt")
+            return None
+        return old
+
+
+def _add_to_run(runs: list[_Run], place: Place, item: _Item, slot: Slot) -> None:
+    header = RecordHeader(
+        item.id_bytes, slot.generation, slot.provenance, slot.length_bytes, slot.created_at, slot.checksum
+    ).pack()
+    padding = _ZEROS[: item.size_bytes - len(header) - item.length_bytes]
+    buffers: list[Payload] = [header, item.record.payload, padding]
+    end = place.offset + item.size_bytes
+    if runs and runs[-1].place.segment == place.segment and runs[-1].end == place.offset:
+        runs[-1].buffers += buffers
+        runs[-1].end = end
+    else:
+        runs.append(_Run(place, buffers, end))

@@ -1,0 +1,134 @@
+"""Helpers of the tests that look at the SSD tier's own promises."""
+
+import errno
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from storage.base import Payload, RecordId, WriteOutcome
+from storage.clock import ManualClock
+from storage.ssd import SsdTier, WhenFull
+from storage.ssd.segments import SegmentFiles
+from tests.support.observers import RecordingObserver
+from tests.support.records import fetch, make_id, make_records
+
+HOUR_SECONDS = 3600.0
+TTL_SECONDS = 72 * HOUR_SECONDS
+BLOCK_BYTES = 113_920
+"""128 tokens of 890 bytes."""
+
+
+class SsdShelf:
+    """One data directory, opened as often as a test likes.
+
+    Args:
+        directory: the data directory; made by the first :meth:`open`.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.clock = ManualClock()
+        self.observer = RecordingObserver()
+        self._tiers: list[SsdTier] = []
+
+    def open(
+        self,
+        budget_bytes: int = 32 << 20,
+        *,
+        when_full: WhenFull = WhenFull.EVICT,
+        max_record_bytes: int = 0,
+        make_files: Callable[[Path], SegmentFiles] = SegmentFiles,
+    ) -> SsdTier:
+        """Open the directory with the clock and observer of this object and a TTL of 72 hours."""
+        tier = SsdTier(
+            self.directory,
+            clock=self.clock,
+            ttl_seconds=TTL_SECONDS,
+            budget_bytes=budget_bytes,
+            observer=self.observer,
+            when_full=when_full,
+            max_record_bytes=max_record_bytes,
+            make_files=make_files,
+        )
+        self._tiers.append(tier)
+        return tier
+
+    def finish(self) -> None:
+        """Check and close what is still open."""
+        for tier in self._tiers:
+            if tier.is_up():
+                tier.check_integrity()
+            tier.close()
+
+    def segments(self) -> list[Path]:
+        """The segment files, in the order of their numbers."""
+        return sorted((self.directory / "segments").glob("*.seg"))
+
+    def disk_bytes(self) -> int:
+        """What the directory takes of the disk, as ``du`` counts it."""
+        return sum(path.stat().st_blocks * 512 for path in self.directory.rglob("*"))
+
+
+def fill(tier: SsdTier, start: int, count: int, *, size: int = BLOCK_BYTES, batch: int = 8) -> None:
+    """Store records ``start`` to ``start + count``; every one must be stored."""
+    for first in range(start, start + count, batch):
+        records = make_records(range(first, min(first + batch, start + count)), size=size)
+        assert {result.outcome for result in tier.write(records, durable=False)} == {WriteOutcome.STORED}
+
+
+def alive(tier: SsdTier, numbers: range) -> list[int]:
+    """The numbers of those records that can be read; their bytes must be right."""
+    found = []
+    for number in numbers:
+        (result,) = fetch(tier, [make_id(number)])
+        if isinstance(result, bytes):
+            assert result == make_records([number], size=len(result))[0].payload, f"wrong bytes under {number}"
+            found.append(number)
+    return found
+
+
+def ids(numbers: range) -> list[RecordId]:
+    """The ids of made-up records."""
+    return [make_id(number) for number in numbers]
+
+
+class FaultySegmentFiles(SegmentFiles):
+    """Segment files of a device that fails on demand: every operation in ``failing`` raises OSError."""
+
+    failing: frozenset[str] = frozenset()
+    code: int = errno.EIO
+
+    @contextmanager
+    def fails(self, *operations: str, code: int = errno.EIO) -> Iterator[None]:
+        """Let operations (``create``, ``read``, ``write``, ``sync``) fail with an errno inside the block."""
+        self.failing, self.code = frozenset(operations), code
+        try:
+            yield
+        finally:
+            self.failing = frozenset()
+
+    def _fail(self, operation: str) -> None:
+        if operation in self.failing:
+            raise OSError(self.code, f"{operation} fails")
+
+    def create(self, number: int, size_bytes: int) -> None:
+        """See :meth:`SegmentFiles.create`."""
+        self._fail("create")
+        super().create(number, size_bytes)
+
+    def read(self, number: int, offset: int, size_bytes: int) -> bytes:
+        """See :meth:`SegmentFiles.read`."""
+        self._fail("read")
+        return super().read(number, offset, size_bytes)
+
+    def write(self, number: int, offset: int, buffers: "list[Payload]") -> None:  # type: ignore[override]
+        """See :meth:`SegmentFiles.write`. A failing one has written half of it."""
+        if "write" in self.failing:
+            super().write(number, offset, buffers[: len(buffers) // 2])
+        self._fail("write")
+        super().write(number, offset, buffers)
+
+    def sync(self) -> None:
+        """See :meth:`SegmentFiles.sync`."""
+        self._fail("sync")
+        super().sync()
