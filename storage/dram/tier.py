@@ -275,7 +275,7 @@ class RedisTier(Tier):
         if isinstance(found, Trouble):
             return Miss(held.id, self._missing(held.id, found))
         seen, payload = found
-        if checksum_of(payload) != seen.head.checksum:
+        if len(payload) != seen.head.length_bytes or checksum_of(payload) != seen.head.checksum:
             generation = seen.head.generation
             return Miss(held.id, self._drop_bad(held.id, "corrupt", is_same))
         entry = self._entry(held.id, seen, before)

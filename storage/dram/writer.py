@@ -88,13 +88,13 @@ class PoolWriter:
         )
         for n, record in enumerate(records):
             if n not in outcomes:
-                outcomes[n], found[n] = self._write_alone(record, heads[n])
+                outcomes[n], found[n] = self._write_alone(record, heads[n], found[n])
         return [self._result(record, heads[n], outcomes[n], found[n], deadline) for n, record in enumerate(records)]
 
-    def _write_alone(self, record: Record, head: Head) -> tuple[WriteOutcome, Seen | Trouble]:
+    def _write_alone(self, record: Record, head: Head, found: Seen | Trouble) -> tuple[WriteOutcome, Seen | Trouble]:
         """A record in parts, one that replaces something, or one that somebody else got in the way of."""
         if not self._values.put_parts(record, head):
-            return WriteOutcome.FULL, Trouble.ABSENT
+            return WriteOutcome.FULL, found
         outcome, found = self._values.settle(record, head)
         if outcome not in (WriteOutcome.STORED, WriteOutcome.REPLACED):
             self._values.drop_parts(record.id, head)

@@ -142,6 +142,13 @@ def _free_port() -> int:
         return port
 
 
+def read_bytes(client: "Redis", key: str | bytes, start: int = 0, end: int = -1) -> bytes:
+    """Bytes ``start..end`` (inclusive, as Redis counts) of a value, empty when it is not there."""
+    value = client.getrange(key, start, end)
+    assert isinstance(value, bytes)
+    return value
+
+
 def let_time_pass(client: "Redis", prefix: str, seconds: float) -> None:
     """Make every key under ``prefix`` as old as if ``seconds`` had passed: shorten what it has left to live."""
     for key in client.scan_iter(match=f"{prefix}*", count=1000):

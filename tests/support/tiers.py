@@ -21,7 +21,7 @@ from storage.memory import MemoryTier
 from storage.ssd import SsdTier
 from storage.ssd import format as ssd_format
 from tests.support.observers import RecordingObserver
-from tests.support.redis_server import let_time_pass, remove_keys
+from tests.support.redis_server import let_time_pass, read_bytes, remove_keys
 
 TTL_SECONDS = 3600.0
 AMPLE_BUDGET_BYTES = 256 << 20
@@ -131,7 +131,7 @@ class RedisFactory(TierFactory):
         """Flip a bit in the middle of the payload."""
         key = b"%b1:{%b.%d}" % (self.prefix.encode(), record.id.key.hex().encode(), record.id.shard)
         offset = HEADER_BYTES + len(record.payload) // 2
-        byte = bytes(self.client.getrange(key, offset, offset))[0]  # type: ignore[arg-type]  # bytes: nothing is decoded
+        (byte,) = read_bytes(self.client, key, offset, offset)
         self.client.setrange(key, offset, bytes([byte ^ 1]))
 
     def close(self) -> None:

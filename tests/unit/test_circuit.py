@@ -1,0 +1,134 @@
+"""The circuit breaker's states, on a clock that stands still."""
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from storage.circuit import Breaker, BreakerState
+from storage.clock import ManualClock
+
+CLOSED, OPEN, HALF_OPEN = BreakerState.CLOSED, BreakerState.OPEN, BreakerState.HALF_OPEN
+
+
+def make(clock: ManualClock, *, faults: int = 3, jitter: Callable[[], float] = lambda: 0.0) -> Breaker:
+    return Breaker(clock, faults_to_open=faults, first_delay_seconds=0.5, max_delay_seconds=5.0, jitter=jitter)
+
+
+def call(breaker: Breaker, is_well: bool | None) -> bool:
+    """One call from begin to end; whether it was let through."""
+    turn = breaker.begin()
+    if turn is not None:
+        breaker.end(turn, is_well=is_well)
+    return turn is not None
+
+
+def test_it_opens_at_the_third_fault_in_a_row_and_not_before() -> None:
+    breaker = make(ManualClock())
+    for is_well in (False, False, True, False, False):
+        assert call(breaker, is_well)
+        assert breaker.state is CLOSED
+    assert call(breaker, False)
+    assert breaker.state is OPEN
+    assert not call(breaker, True)
+    assert breaker.state is OPEN
+
+
+def test_after_the_delay_one_probe_goes_through_and_closes_it() -> None:
+    clock = ManualClock()
+    breaker = make(clock, faults=1)
+    call(breaker, False)
+    clock.advance(0.499)
+    assert breaker.begin() is None
+    clock.advance(0.002)
+    probe = breaker.begin()
+    assert probe is not None
+    assert breaker.state is HALF_OPEN
+    assert breaker.begin() is None, "one at a time"
+    breaker.end(probe, is_well=True)
+    assert breaker.state is CLOSED
+    assert call(breaker, True)
+
+
+def test_the_delay_doubles_up_to_its_limit_and_starts_anew_once_it_was_closed() -> None:
+    clock = ManualClock()
+    breaker = make(clock, faults=1)
+    call(breaker, False)
+    for delay in (0.5, 1.0, 2.0, 4.0, 5.0, 5.0):
+        clock.advance(delay - 0.001)
+        assert not call(breaker, False)
+        clock.advance(0.002)
+        assert call(breaker, False)
+    clock.advance(5.001)
+    assert call(breaker, True)
+    call(breaker, False)
+    clock.advance(0.501)
+    assert call(breaker, True)
+
+
+def test_jitter_cuts_a_delay_by_up_to_a_fifth() -> None:
+    clock, shares = ManualClock(), iter([0.0, 0.5, 0.9999])
+    breaker = make(clock, faults=1, jitter=lambda: next(shares))
+    for delay in (0.5, 0.9, 1.6001):
+        call(breaker, False)
+        clock.advance(delay - 0.001)
+        assert breaker.begin() is None
+        clock.advance(0.0011)
+
+
+def test_calls_from_before_a_change_say_nothing_about_it() -> None:
+    clock = ManualClock()
+    breaker = make(clock, faults=2)
+    early_well, early_bad = breaker.begin(), breaker.begin()
+    assert early_well is not None
+    assert early_bad is not None
+    call(breaker, False)
+    call(breaker, False)
+    assert breaker.state is OPEN
+    breaker.end(early_well, is_well=True)
+    assert breaker.state is OPEN
+    clock.advance(0.501)
+    assert call(breaker, True)
+    breaker.end(early_bad, is_well=False)
+    call(breaker, False)
+    assert breaker.state is CLOSED, "one fault since it closed"
+
+
+def test_a_call_without_an_answer_fails_a_probe_and_nothing_else() -> None:
+    clock = ManualClock()
+    breaker = make(clock, faults=1)
+    call(breaker, None)
+    assert breaker.state is CLOSED
+    call(breaker, False)
+    clock.advance(0.501)
+    call(breaker, None)
+    assert breaker.state is OPEN
+    clock.advance(1.001)
+    assert call(breaker, True)
+    assert breaker.state is CLOSED
+
+
+@pytest.mark.parametrize(("faults", "first", "longest"), [(0, 0.5, 5.0), (1, 0.0, 5.0), (1, 5.1, 5.0)])
+def test_nonsense_is_refused(faults: int, first: float, longest: float) -> None:
+    with pytest.raises(ValueError):
+        Breaker(
+            ManualClock(),
+            faults_to_open=faults,
+            first_delay_seconds=first,
+            max_delay_seconds=longest,
+            jitter=lambda: 0.0,
+        )
+
+
+def test_of_many_threads_one_probes() -> None:
+    clock = ManualClock()
+    breaker = make(clock, faults=1)
+    call(breaker, False)
+    clock.advance(1.0)
+    turns: list[int | None] = []
+    threads = [threading.Thread(target=lambda: turns.append(breaker.begin())) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len([turn for turn in turns if turn is not None]) == 1
