@@ -186,9 +186,6 @@ def test_a_server_that_comes_back_empty_is_empty(server: RedisServer) -> None:
     tier.close()
 
 
-PASSWORD = "s3cret/pass:word#€"
-
-
 @pytest.mark.parametrize("given", ["", "wr0ng-one"])
 def test_who_is_not_let_in_is_down_and_says_no_password(given: str) -> None:
     server = RedisServer(password="right-one")
