@@ -68,11 +68,11 @@ class PoolWriter:
     def _write_round(self, records: Sequence[Record]) -> list[WriteResult]:
         """Records of different ids: those that are new together, what is left over alone."""
         deadline, now = self._clock.monotonic() + self._ttl_seconds, self._clock.now()
+        found = self._values.look([record.id for record in records])
         heads = [
             head_of(record, generation=self._generation(), created_at=now, part_bytes=self._part_bytes)
             for record in records
         ]
-        found = self._values.look([record.id for record in records])
         outcomes: dict[int, WriteOutcome] = {}
         fresh = [n for n, one in enumerate(found) if one is Trouble.ABSENT and not heads[n].parts]
         stored = self._values.put([(records[n], heads[n]) for n in fresh])

@@ -1,13 +1,14 @@
 """The DRAM pool on a real Redis: full, evicting, shared, meddled with; and records in parts."""
 
+import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from redis import Redis
 
-from kvshelf_client.words import MissReason
+from kvshelf_client.words import MissReason, Provenance
 from storage.base import Record, WriteOutcome
 from storage.clock import ManualClock
 from storage.dram import RedisTier
@@ -42,7 +43,7 @@ class Bench:
         self.observer = RecordingObserver()
         self.tiers: list[RedisTier] = []
 
-    def make(self, *, part_bytes: int = 8 * MIB) -> RedisTier:
+    def make(self, *, part_bytes: int = 8 * MIB, entropy: Callable[[int], bytes] = os.urandom) -> RedisTier:
         """A tier on the server; all of a bench share records, clock and observer."""
         tier = RedisTier(
             url=self.server.url,
@@ -52,6 +53,7 @@ class Bench:
             prefix=PREFIX,
             timeout_seconds=10.0,
             part_bytes=part_bytes,
+            entropy=entropy,
         )
         self.tiers.append(tier)
         return tier
@@ -299,10 +301,10 @@ def test_a_value_that_fails_its_checks_is_corrupt_and_goes(bench: Bench, meddlin
 
 @pytest.mark.parametrize("provenance", [EXACT, REPLAYED])
 @pytest.mark.parametrize("foreign", [b"", b"x" * 3000])
-def test_a_write_takes_the_place_of_a_foreign_value(bench: Bench, provenance: int, foreign: bytes) -> None:
+def test_a_write_takes_the_place_of_a_foreign_value(bench: Bench, provenance: Provenance, foreign: bytes) -> None:
     tier = bench.make()
     bench.client.set(bench.key(1), foreign)
-    record = make_record(1, provenance=EXACT if provenance == EXACT else REPLAYED)
+    record = make_record(1, provenance=provenance)
     assert tier.write([record], durable=True)[0].outcome is WriteOutcome.STORED
     assert fetch(tier, [record.id]) == [record.payload]
     assert tier.usage().records == 1
@@ -381,3 +383,43 @@ def test_of_racing_exact_writers_over_one_replayed_record_one_replaces_it(bench:
         assert len({result.generation for result in results}) == 1
         winner = outcomes.index(WriteOutcome.REPLACED)
         assert fetch(tiers[3], [make_id(number)]) == [writes[winner].payload]
+
+
+@pytest.mark.parametrize("size", [1000, 3 * MIB], ids=["inline", "parts"])
+@pytest.mark.parametrize("first", [EXACT, REPLAYED])
+@pytest.mark.parametrize("second", [EXACT, REPLAYED])
+def test_a_writer_that_comes_between_a_look_and_a_write(
+    bench: Bench, size: int, first: Provenance, second: Provenance
+) -> None:
+    """The generation is drawn after the look and before the write: there the other writer strikes."""
+    quick = bench.make(part_bytes=MIB)
+    early = make_record(1, size=size, provenance=first)
+
+    def strike(count: int) -> bytes:
+        quick.write([early], durable=False)
+        bench.advance(TTL_SECONDS - 1)
+        return os.urandom(count)
+
+    slow = bench.make(part_bytes=MIB, entropy=strike)
+    late = make_record(1, size=size, provenance=second, content=2)
+    (result,) = slow.write([late], durable=False)
+    wins = second > first
+    assert result.outcome is (WriteOutcome.REPLACED if wins else WriteOutcome.DUPLICATE)
+    bench.advance(2)
+    assert fetch(quick, [late.id]) == [late.payload if wins else early.payload], "renewed, or written anew"
+    assert entry_of(quick, late.id).generation == result.generation
+    assert len(bench.names()) == (1 if size == 1000 else 4), "the loser's parts are gone"
+
+
+def test_a_record_that_goes_between_a_look_and_a_write_is_written(bench: Bench) -> None:
+    quick = bench.make()
+    record = make_record(1)
+    quick.write([record], durable=False)
+
+    def strike(count: int) -> bytes:
+        quick.delete([record.id])
+        return os.urandom(count)
+
+    (result,) = bench.make(entropy=strike).write([record], durable=False)
+    assert result.outcome is WriteOutcome.STORED
+    assert entry_of(quick, record.id).generation == result.generation
