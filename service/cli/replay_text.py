@@ -54,6 +54,8 @@ def _records(tally: Tally) -> str:
     rows += [(f"missed while fetching: {reason}", f"{n:,}", "") for reason, n in tally.misses.items()]
     if tally.replans:
         rows.append(("planned again after a miss", f"{tally.replans:,}", ""))
+    if tally.late_releases:
+        rows.append(("leases over before their release", f"{tally.late_releases:,}", ""))
     return table(("records", "count", "bytes"), rows)
 
 

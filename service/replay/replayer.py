@@ -22,6 +22,7 @@ from storage.clock import Clock
 
 LEASE_GONE = "lease_gone"
 """What a fetch is counted as when its lease was over before it began."""
+_GONE = 404
 _STORE_RECORDS, _STORE_BYTES = 32_768, 64 << 20
 """What one store takes at most; more is sent in several."""
 _KEPT = ("stored", "replaced", "duplicate")
@@ -116,9 +117,8 @@ class Replayer:
             self.tally.max_lag_seconds = max(self.tally.max_lag_seconds, -early)
 
     def _replay(self, request: TraceRequest, request_id: str) -> None:
-        """One request. A plan that could not be loaded is let go of last, or the service would count it as what ran."""
+        """One request. Planning it again, under the same id, takes the place of the plan that could not be loaded."""
         hashes, keys = self._hasher.blocks_of(request)
-        given_up: list[str] = []
         for attempt in range(self._options.plan_attempts + 1):
             plan = self._timed(
                 "plan",
@@ -132,16 +132,21 @@ class Replayer:
             ran = self._load(plan, keys)
             if ran is not None:
                 break
-            given_up.append(plan.lease.lease_id)
             self.tally.replans += 1
         else:
             raise ReplayError(f"request {request_id}: a plan that may load nothing had something to load")
         self._store(request, keys, ran)
-        what = "plan" if ran is plan.resume else "fallback"
-        self._timed("release", self._service.release, plan.lease.lease_id, ran=what)
-        for lease_id in given_up:
-            self._service.release(lease_id, ran="cold")
+        self._release(plan.lease.lease_id, "plan" if ran is plan.resume else "fallback")
         self.tally.finish(plan, ran)
+
+    def _release(self, lease_id: str, ran: str) -> None:
+        """End the request. When its lease is over, the service has ended it by itself, and by the same plan."""
+        try:
+            self._timed("release", self._service.release, lease_id, ran=ran)
+        except ServiceError as error:
+            if error.status != _GONE:
+                raise
+            self.tally.late_releases += 1
 
     def _load(self, plan: Plan, keys: list[bytes]) -> Resume | None:
         """Fetch what a plan loads and check it; returns what is then run, None when something was missing."""
@@ -158,7 +163,7 @@ class Replayer:
                 else:
                     complete &= self._take(frame, next(expected, None), ran)
         except ServiceError as error:
-            if error.status != 404:
+            if error.status != _GONE:
                 raise
             self.tally.misses[LEASE_GONE] += 1
             return None

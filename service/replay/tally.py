@@ -30,6 +30,7 @@ class Tally:
     exact_resumes: int = 0
     fallbacks: int = 0
     replans: int = 0
+    late_releases: int = 0
     misses: Counter[str] = field(default_factory=Counter)
     fetched_records: int = 0
     fetched_bytes: int = 0
@@ -85,6 +86,7 @@ class Tally:
             "token_hit_rate": self.hit_tokens / self.prompt_tokens if self.prompt_tokens else 0.0,
             "fallbacks": self.fallbacks,
             "replans": self.replans,
+            "late_releases": self.late_releases,
             "misses": dict(self.misses),
             "fetched_records": self.fetched_records,
             "fetched_bytes": self.fetched_bytes,
