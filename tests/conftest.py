@@ -3,8 +3,13 @@
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.support.redis_server import RedisServer, running_redis_url
+
+# How long an example takes says more about the neighbours on the machine than about the code.
+settings.register_profile("kvshelf", deadline=None)
+settings.load_profile("kvshelf")
 
 
 @pytest.fixture(scope="session")
