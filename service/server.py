@@ -12,10 +12,14 @@ from fastapi import FastAPI
 
 from service.rest.app import create_app
 from service.rest.context import Context
+from service.rest.protocol import BoundedHttpProtocol
 from service.settings import Settings
 from service.shelf.assemble import open_service
 from service.shelf.upkeep import Upkeep
 from storage.clock import Clock
+
+KEEP_ALIVE_SECONDS = 75
+"""How long an idle connection stays open: longer than the pause between two turns of most sessions."""
 
 _LOG = structlog.get_logger("kvshelf.server")
 
@@ -87,12 +91,13 @@ def config_of(settings: Settings, app: FastAPI) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=BoundedHttpProtocol,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(settings.server.drain_seconds)),
     )
 
