@@ -175,7 +175,7 @@ class Recycler:
                 core.index.is_damaged = True
                 continue
             used_at = core.last_used(id_bytes, slot)
-            is_touched = used_at > slot.last_used_at
+            is_touched = core.touches.times.get(id_bytes, -1.0) >= slot.last_used_at
             if is_touched:
                 slot = slot._replace(last_used_at=used_at, flags=slot.flags | USED)
             if core.is_live(used_at, now):

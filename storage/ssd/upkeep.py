@@ -21,7 +21,7 @@ def write_touches(core: Core) -> bool:
     with Batch(core.index) as batch:
         for id_bytes, used_at in touches:
             slot = batch.get(id_bytes)
-            if slot is not None and slot.last_used_at < used_at:
+            if slot is not None and slot.last_used_at <= used_at:
                 batch.update(id_bytes, slot._replace(last_used_at=used_at, flags=slot.flags | USED))
         batch.commit()
     core.touches.written(touches)
