@@ -15,16 +15,14 @@ USED = 1
 """Flag of a record: it was used since it was put where it is."""
 
 _SUM = struct.Struct("<Q")
-SLOT = struct.Struct("<QQQddIIIIBB6x")
-"""Checksum of the rest, then the fields of :class:`Slot` up to the flags."""
+_SLOT = struct.Struct("<QQQddIIIIBB6x")
 _PLACE = struct.Struct(">II")
 _NUMBER = struct.Struct(">I")
 _SEGMENT = struct.Struct("<QQQQQdIIB7x")
 _OWNER = struct.Struct("<QQQ")
 _META = struct.Struct("<QQQd")
 
-SLOT_BYTES = SLOT.size
-SUM_BYTES = _SUM.size
+SLOT_BYTES = _SLOT.size
 
 
 class Slot(NamedTuple):
@@ -109,14 +107,14 @@ def is_intact(value: bytes) -> bool:
 
 def pack_slot(slot: Slot) -> bytes:
     """A record's row: ``SLOT_BYTES``, and 32 more where it supersedes another."""
-    return _sealed(SLOT.pack(0, *slot[:-1]) + (slot.supersedes or b""))
+    return _sealed(_SLOT.pack(0, *slot[:-1]) + (slot.supersedes or b""))
 
 
 def unpack_slot(value: bytes) -> Slot | None:
     """A record's row, or None when it is damaged."""
     if len(value) < SLOT_BYTES or not is_intact(value):
         return None
-    return Slot._make((*SLOT.unpack_from(value)[1:], value[SLOT_BYTES:] or None))
+    return Slot._make((*_SLOT.unpack_from(value)[1:], value[SLOT_BYTES:] or None))
 
 
 def pack_place(segment: int, page: int) -> bytes:
