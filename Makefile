@@ -1,5 +1,5 @@
 # Everything a newcomer needs: `make demo` and `make test`. `make help` lists the rest.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -12,6 +12,7 @@ help:  ## List the targets.
 
 $(STAMP): pyproject.toml constraints.txt
 	@echo "== Creating the environment in $(VENV) and installing kvshelf with its development tools (a minute or two)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "kvshelf needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3.11 ..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $@

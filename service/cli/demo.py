@@ -94,6 +94,7 @@ def _introduce(url: str, trace: Trace, speed: float) -> None:
         f"Time runs {speed:g} times as fast, and so do the lifetimes: global KV lives 72 h / {speed:g} = "
         f"{GLOBAL_TTL_SECONDS / speed:.0f} s, snapshots 5 min / {speed:g} = {STATE_TTL_SECONDS / speed:.2g} s.\n"
         f"Records are miniatures of {PROFILE}, one byte a token: the plans are the real ones.\n"
+        f"While it runs: {url}/metrics  {url}/v1/stats  {url}/openapi.json\n"
     )
 
 
