@@ -18,7 +18,7 @@ from service.cli import console
 from service.traces.base import Trace, TraceError
 from service.traces.chain import ChainHasher
 from service.traces.reader import read_trace
-from tests.support.trie import Trie
+from tests.support.traces import hit_tokens_of
 
 
 class Figures(NamedTuple):
@@ -33,18 +33,6 @@ KNOWN = {
     "mooncake-conversation": Figures(12_031, 144_793_823, 0.37338),
     "coding-agents": Figures(34_191, 4_176_757_553, 0.96334),
 }
-
-
-def hit_tokens_by_trie(trace: Trace) -> int:
-    """Hit tokens as a trie counts them: one for each session, one for all requests that know none."""
-    by_session: dict[str | None, list[int]] = {}
-    for index, request in enumerate(trace.requests):
-        by_session.setdefault(request.session, []).append(index)
-    blocks = 0
-    for indices in by_session.values():
-        trie = Trie()
-        blocks += sum(trie.insert(trace.requests[index].block_ids()) for index in indices)
-    return blocks * trace.block_tokens
 
 
 def hit_tokens_by_keys(trace: Trace) -> int:
@@ -66,7 +54,7 @@ def check(folder: Path) -> bool:
     good = True
     for name, known in KNOWN.items():
         trace = read_trace(folder / f"{name}.jsonl.gz")
-        by_trie, by_keys = hit_tokens_by_trie(trace), hit_tokens_by_keys(trace)
+        by_trie, by_keys = hit_tokens_of(trace), hit_tokens_by_keys(trace)
         found = Figures(len(trace.requests), trace.input_tokens, round(by_trie / trace.input_tokens, 5))
         same = found == known and by_trie == by_keys and not trace.bad_lines
         good = good and same
