@@ -21,6 +21,8 @@ class Metrics:
 
     def __init__(self, version: str) -> None:
         self.registry = CollectorRegistry()
+        # A tier tells of every record it moves, and finding the labels would cost more than counting.
+        self._moved: dict[tuple[str, str], Counter] = {}
         self._make_request_metrics()
         self._make_record_metrics()
         self._make_tier_metrics()
@@ -142,7 +144,7 @@ class Metrics:
             self.evictions.labels(tier, cause)
             self.evicted_bytes.labels(tier, cause)
         for operation in labels.OPERATIONS:
-            self.tier_bytes.labels(tier, operation)
+            self._moved[tier, operation] = self.tier_bytes.labels(tier, operation)
         for operation in ("hold", "read", "write"):
             self.tier_latency.labels(tier, operation)
         for kind in labels.FAULTS:
@@ -164,7 +166,7 @@ class Metrics:
 
     def moved(self, tier: str, operation: str, payload_bytes: int) -> None:
         """See :meth:`storage.base.TierObserver.moved`."""
-        self.tier_bytes.labels(tier, operation).inc(payload_bytes)
+        self._moved[tier, operation].inc(payload_bytes)
 
     def fault(self, tier: str, kind: str) -> None:
         """See :meth:`storage.base.TierObserver.fault`."""
