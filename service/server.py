@@ -1,7 +1,10 @@
 """Run the service: open it, serve it over HTTP, stop it cleanly when asked."""
 
+import asyncio
+import math
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
@@ -22,24 +25,67 @@ KEEP_ALIVE_SECONDS = 75
 """How long an idle connection stays open: longer than the pause between two turns of most sessions."""
 
 _LOG = structlog.get_logger("kvshelf.server")
+_POLL_SECONDS = 0.02
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens and when it begins to stop."""
+    """Says when it listens, and stops in two steps: refuse what is new and wait, then close all connections.
 
-    def __init__(self, config: uvicorn.Config, context: Context, on_ready: Callable[[], None]) -> None:
+    Args:
+        config: how it serves.
+        context: the face's; told when a stop begins.
+        clock: for ``drain_seconds``.
+        drain_seconds: how long a stop waits for requests under way. A second signal ends the wait.
+        on_ready: called when requests are answered.
+        stop_asked: set when a stop was asked for before there was anything to stop.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        context: Context,
+        clock: Clock,
+        *,
+        drain_seconds: float,
+        on_ready: Callable[[], None],
+        stop_asked: threading.Event,
+    ) -> None:
         super().__init__(config)
         self._context = context
+        self._clock = clock
+        self._drain_seconds = drain_seconds
         self._on_ready = on_ready
+        self._stop_asked = stop_asked
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        if self.started:
+        if self._stop_asked.is_set():
+            self.should_exit = True
+        if self.started and not self.should_exit:
             self._on_ready()
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's contract
+        """The first signal asks for a stop; any further one ends the wait for requests under way."""
         self._context.is_draining = True
-        super().handle_exit(sig, frame)
+        self.force_exit = self.should_exit
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._context.is_draining = True
+        deadline = self._clock.monotonic() + self._drain_seconds
+        while self._is_to_wait(deadline):  # noqa: ASYNC110 - a signal handler cannot set an event of the loop
+            await asyncio.sleep(_POLL_SECONDS)
+        if self._context.under_way:
+            _LOG.warning("stop_waits_no_longer", requests=self._context.under_way)
+            self.force_exit = True
+            for task in self.server_state.tasks:
+                task.cancel()
+        # What was answered may still be on its way to slow readers.
+        self.config.timeout_graceful_shutdown = math.ceil(max(0.0, deadline - self._clock.monotonic()))
+        await super().shutdown(sockets)
+
+    def _is_to_wait(self, deadline: float) -> bool:
+        return self._context.under_way > 0 and not self.force_exit and self._clock.monotonic() < deadline
 
 
 def serve(settings: Settings, clock: Clock, on_ready: Callable[[str], None]) -> None:
@@ -54,6 +100,7 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str], None]) -> 
         OSError: the address cannot be bound, or the data directory not be opened.
     """
     with ExitStack() as stack:
+        stop_asked = stack.enter_context(_signals_noted())
         listener = stack.enter_context(bind(settings.server.host, settings.server.port))
         parts = open_service(settings, clock)
         stack.callback(parts.close)
@@ -62,8 +109,19 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str], None]) -> 
         stack.callback(upkeep.stop)
         app = create_app(parts)
         stack.callback(app.state.context.close)
-        with _signals_kept():
-            _Server(config_of(settings, app), app.state.context, lambda: on_ready(url_of(listener))).run([listener])
+
+        def ready() -> None:
+            _LOG.info("serving", url=url_of(listener), data_dir=str(settings.store.data_dir))
+            on_ready(url_of(listener))
+
+        _Server(
+            config_of(app),
+            app.state.context,
+            clock,
+            drain_seconds=settings.server.drain_seconds,
+            on_ready=ready,
+            stop_asked=stop_asked,
+        ).run([listener])
     _LOG.info("stopped")
 
 
@@ -86,7 +144,7 @@ def url_of(listener: socket.socket) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def config_of(settings: Settings, app: FastAPI) -> uvicorn.Config:
+def config_of(app: FastAPI) -> uvicorn.Config:
     """How the HTTP server runs the face."""
     return uvicorn.Config(
         app,
@@ -98,16 +156,19 @@ def config_of(settings: Settings, app: FastAPI) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=max(1, round(settings.server.drain_seconds)),
     )
 
 
 @contextmanager
-def _signals_kept() -> Iterator[None]:
-    """The HTTP server raises the signal that stopped it again when it is done; a clean stop must not end by it."""
-    earlier = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+def _signals_noted() -> Iterator[threading.Event]:
+    """SIGINT and SIGTERM set the event for as long as this lasts: opening and closing are not to be torn apart.
+
+    While it serves, the HTTP server has handlers of its own.
+    """
+    asked = threading.Event()
+    earlier = {number: signal.signal(number, lambda *_: asked.set()) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield asked
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)

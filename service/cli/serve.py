@@ -1,6 +1,7 @@
 """``kvshelf serve``: run the service."""
 
 import argparse
+from contextlib import suppress
 from pathlib import Path
 
 from service.cli import console
@@ -40,10 +41,13 @@ def run(arguments: argparse.Namespace) -> int:
     configure_logs(settings.server)
     try:
         serve(settings, SystemClock(), lambda url: _say_ready(url, settings.store.data_dir))
-    except (OSError, DirectoryLockedError, UnusableDirectoryError, CatalogError, ValueError) as error:
+    except OSError as error:
+        raise CommandError(error.strerror or str(error)) from None
+    except (DirectoryLockedError, UnusableDirectoryError, CatalogError, ValueError) as error:
         raise CommandError(str(error)) from None
     return 0
 
 
 def _say_ready(url: str, data_dir: Path) -> None:
-    console.say(f"kvshelf serves on {url} (data in {data_dir}); metrics: {url}/metrics, health: {url}/healthz")
+    with suppress(console.OutputClosedError):  # It serves whether or not somebody reads this.
+        console.say(f"kvshelf serves on {url} (data in {data_dir}); metrics: {url}/metrics, health: {url}/healthz")

@@ -5,6 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from service.rest.context import Context
+from service.rest.drain import Drain
 from service.rest.problems import Problem, install_handlers, problem_responses
 from service.rest.routes import leases, namespaces, operate, plans, records, stores
 from service.shelf.parts import Parts
@@ -21,6 +22,7 @@ def create_app(parts: Parts) -> FastAPI:
         redoc_url=None,
     )
     app.state.context = Context(parts)
+    app.add_middleware(Drain, context=app.state.context)
     install_handlers(app)
     for module in (namespaces, plans, leases, stores, records, operate):
         app.include_router(module.router)

@@ -15,12 +15,16 @@ T = TypeVar("T")
 
 
 class Context:
-    """The parts of the service, and a bounded pool of threads: nothing that can block runs on the event loop."""
+    """The parts of the service, and a bounded pool of threads: nothing that can block runs on the event loop.
+
+    ``is_draining`` is set when a stop was asked for; ``under_way`` counts the requests that a stop waits for.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self._threads = ThreadPoolExecutor(parts.settings.server.workers, thread_name_prefix="kvshelf-worker")
         self.is_draining = False
+        self.under_way = 0
 
     async def run(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         """Call a blocking function in a worker thread."""

@@ -39,7 +39,7 @@ def live(parts: Parts) -> Iterator[Live]:
     """Serve ``parts`` on a free loopback port; the caller keeps and closes the parts."""
     with bind("127.0.0.1", 0) as listener:
         app = create_app(parts)
-        server = _ThreadedServer(config_of(parts.settings, app))
+        server = _ThreadedServer(config_of(app))
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         try:
