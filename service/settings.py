@@ -205,5 +205,6 @@ def _explain(error: ValidationError | PydanticSettingsError, path: Path | None) 
     lines = []
     for problem in error.errors(include_input=False, include_url=False):
         name = ".".join(str(part) for part in problem["loc"])
-        lines.append(f"{name}: {'unknown setting' if problem['type'] == 'extra_forbidden' else problem['msg']}")
+        text = "unknown setting" if problem["type"] == "extra_forbidden" else problem["msg"]
+        lines.append(f"{name}: {text.removeprefix('Value error, ')}")
     return f"bad settings{where}: " + "; ".join(lines)

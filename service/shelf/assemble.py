@@ -31,7 +31,7 @@ def open_service(settings: Settings, clock: Clock, make_id: Callable[[], str] = 
     """Open the data directory and the tiers, and put a service together. Its ``close`` undoes all of it.
 
     Raises:
-        OSError: the data directory cannot be made or opened.
+        OSError: the data directory cannot be made or opened; the text names it.
         DirectoryLockedError: another process has it.
         UnusableDirectoryError: it was written by another version, or is no data directory.
         CatalogError: a namespace in it is damaged.
@@ -46,17 +46,8 @@ def open_service(settings: Settings, clock: Clock, make_id: Callable[[], str] = 
 
 def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing: ExitStack) -> Parts:
     directory = settings.store.data_dir
-    closing.enter_context(DirectoryLock(directory))
     metrics = Metrics(__version__)
-    blocks = SsdTier(
-        directory,
-        clock=clock,
-        observer=metrics,
-        ttl_seconds=settings.store.ttl_seconds,
-        budget_bytes=settings.store.budget_bytes,
-        when_full=WhenFull(settings.store.when_full),
-    )
-    closing.callback(blocks.close)
+    blocks = _open_directory(settings, clock, metrics, closing)
     snapshots = _open_pool(settings, clock, metrics)
     closing.callback(snapshots.close)
     namespaces = NamespaceRegistry(
@@ -78,6 +69,26 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
     )
     closing.callback(finish_all, parts)
     return parts
+
+
+def _open_directory(settings: Settings, clock: Clock, metrics: Metrics, closing: ExitStack) -> SsdTier:
+    """Lock the data directory and open the SSD tier in it."""
+    directory = settings.store.data_dir
+    try:
+        closing.enter_context(DirectoryLock(directory))
+        blocks = SsdTier(
+            directory,
+            clock=clock,
+            observer=metrics,
+            ttl_seconds=settings.store.ttl_seconds,
+            budget_bytes=settings.store.budget_bytes,
+            when_full=WhenFull(settings.store.when_full),
+        )
+    except OSError as error:
+        reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
+        raise OSError(error.errno, f"cannot use the data directory {directory}: {reason}") from None
+    closing.callback(blocks.close)
+    return blocks
 
 
 def assemble(

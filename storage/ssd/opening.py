@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import lmdb
+
 from storage.base import TierObserver
 from storage.clock import Clock
 from storage.ghosts import Ghosts
 from storage.ssd.core import Core
-from storage.ssd.format import open_format
+from storage.ssd.format import UnusableDirectoryError, open_format
 from storage.ssd.gate import Gate
 from storage.ssd.index import Index
 from storage.ssd.pins import Pins
@@ -38,13 +40,13 @@ def open_core(
 
     Raises:
         ValueError: the budget is too small.
-        UnusableDirectoryError: the directory has another on-disk format.
+        UnusableDirectoryError: the directory has another on-disk format, or its index cannot be opened.
         OSError, lmdb.Error: the directory cannot be read or written.
     """
     size = segment_bytes(budget_bytes, max_record_bytes)
     directory.mkdir(parents=True, exist_ok=True)
     open_format(directory)
-    index = Index(directory / "index", map_bytes(budget_bytes), clock)
+    index = _open_index(directory / "index", map_bytes(budget_bytes), clock)
     files = make_files(directory / "segments")
     pins = Pins()
     core = Core(
@@ -63,6 +65,15 @@ def open_core(
     _reconcile(core)
     index.begin_epoch()
     return core
+
+
+def _open_index(directory: Path, size: int, clock: Clock) -> Index:
+    try:
+        return Index(directory, size, clock)
+    except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError) as error:
+        raise UnusableDirectoryError(f"{error}: move {directory.parent} away, the cache refills") from None
+    except lmdb.Error as error:
+        raise UnusableDirectoryError(f"the index cannot be opened: {error}") from None
 
 
 def _reconcile(core: Core) -> None:
