@@ -51,35 +51,48 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it and wait until it answers; raises CommandError."""
-        command = [sys.executable, "-m", "service.cli.main", "serve", *self._options]
+        # -P: a directory called `service` where the user happens to be is not this package.
+        command = [sys.executable, "-P", "-m", "service.cli.main", "serve", *self._options]
         # A session of its own, so that a Ctrl-C meant for the parent does not stop the child first.
         self._process = subprocess.Popen(
             command, env=self._environment, stdout=subprocess.PIPE, stderr=self._stderr, start_new_session=True
         )
-        watchdog = threading.Timer(START_SECONDS, self._process.kill)
-        watchdog.start()
         try:
-            line = self._process.stdout.readline().decode() if self._process.stdout else ""
-        finally:
-            watchdog.cancel()
-        found = _URL.match(line)
-        if found is None:
+            self.url = self._read_url(self._process)
+        except BaseException:  # Nobody else stops a child whose start was interrupted, or went wrong.
             self.stop()
-            raise CommandError("the service did not start; its log above says why")
-        self.url = found.group(1)
+            raise
 
     def stop(self) -> int:
-        """Ask it to stop and wait; returns its exit status. One that does not stop in time is killed."""
+        """Ask it to stop and wait; returns its exit status. One that does not stop in time is killed.
+
+        An interrupt of the wait kills it at once.
+        """
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
             self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
+            pass
+        finally:
             self.process.kill()
             self.process.wait()
-        if self.process.stdout:
-            self.process.stdout.close()
+            if self.process.stdout:
+                self.process.stdout.close()
         return self.process.returncode
+
+    def _read_url(self, process: subprocess.Popen[bytes]) -> str:
+        """The URL of the line it prints once it answers; raises CommandError when that does not come."""
+        watchdog = threading.Timer(START_SECONDS, process.kill)
+        watchdog.start()
+        try:
+            line = process.stdout.readline().decode() if process.stdout else ""
+        finally:
+            watchdog.cancel()
+        found = _URL.match(line)
+        if found is None:
+            raise CommandError("the service did not start; its log above says why")
+        return found.group(1)
 
     def kill(self) -> None:
         """Kill it at once, as a crash would."""

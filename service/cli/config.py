@@ -2,12 +2,15 @@
 
 import argparse
 import json
+from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import SecretStr
 
 from service.cli import console
 from service.cli.options import add_settings_options, settings_from
 from service.settings import Settings
+
+MASK = "**********"
 
 _EXAMPLES = """examples:
   kvshelf config show                          defaults and environment
@@ -18,7 +21,13 @@ _EXAMPLES = """examples:
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command's parser."""
-    parser = commands.add_parser("config", help="look at the settings")
+    parser = commands.add_parser(
+        "config",
+        help="look at the settings",
+        description="The settings that the defaults, a file, the environment and the flags come to.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     show = actions.add_parser(
         "show",
@@ -41,9 +50,17 @@ def run(arguments: argparse.Namespace) -> int:
     for group, values in document.items():
         console.say(f"[{group}]")
         for name, value in values.items():
-            console.say(f"# {name} is not set" if value is None else f"{name} = {json.dumps(value)}")
+            console.say(_line(name, value))
         console.say()
     return 0
+
+
+def _line(name: str, value: object) -> str:
+    """A setting as a line of TOML. What a file could not hold is a comment."""
+    if value is None:
+        return f"# {name} is not set"
+    is_masked = isinstance(value, str) and MASK in value
+    return f"{'# ' if is_masked else ''}{name} = {json.dumps(value, ensure_ascii=False)}"
 
 
 def settings_document(settings: Settings) -> dict[str, dict[str, object]]:
@@ -53,5 +70,19 @@ def settings_document(settings: Settings) -> dict[str, dict[str, object]]:
 
 def _plain(value: object) -> object:
     if isinstance(value, SecretStr):
-        return "**********"
+        return _masked(value.get_secret_value())
     return value if isinstance(value, bool | int | float | str | None) else str(value)
+
+
+def _masked(url: str) -> str:
+    """A Redis URL without who asks and their password. In doubt, such as about an odd character, nothing is shown."""
+    try:
+        parts = urlsplit(url)
+        place = f"{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}"
+    except ValueError:
+        return MASK
+    if parts.scheme not in ("redis", "rediss", "unix") or "pass" in parts.query or "#" in url or url.count("@") > 1:
+        return MASK
+    if "@" not in url:
+        return url
+    return urlunsplit((parts.scheme, f"{MASK}@{place}", parts.path, "", "")) if "@" in parts.netloc else MASK

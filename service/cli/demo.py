@@ -2,8 +2,11 @@
 
 import argparse
 import os
+import signal
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kvshelf_client.client import Client
@@ -60,7 +63,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     trace = read_trace(sample_path(), requests_limit=arguments.requests)
-    with tempfile.TemporaryDirectory(prefix="kvshelf-demo-") as directory:
+    with _sigterm_interrupts(), tempfile.TemporaryDirectory(prefix="kvshelf-demo-") as directory:
         try:
             with _server(Path(directory), arguments.speed) as server:
                 _introduce(server.url, trace, arguments.speed)
@@ -74,6 +77,20 @@ def run(arguments: argparse.Namespace) -> int:
         except (ReplayError, KvshelfError) as error:
             raise CommandError(str(error)) from None
     return 0
+
+
+@contextmanager
+def _sigterm_interrupts() -> Iterator[None]:
+    """SIGTERM is as good as Ctrl-C: no service and no directory is left behind."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    earlier = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, earlier)
 
 
 def _server(directory: Path, speed: float) -> ServerProcess:

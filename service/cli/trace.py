@@ -15,7 +15,13 @@ _EXAMPLE = """example:
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the command to the command line."""
-    trace = commands.add_parser("trace", help="generate request traces", description="Work with request traces.")
+    trace = commands.add_parser(
+        "trace",
+        help="generate request traces",
+        description="Work with request traces.",
+        epilog=_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     verbs = trace.add_subparsers(dest="verb", metavar="VERB", required=True)
     generate = verbs.add_parser(
         "generate",
