@@ -168,9 +168,9 @@ class Batch:
                 self._txn.delete(key, db=self._index.dbs[OWNERS])
         self._txn.put(META_KEY, self._index.pack_meta(), db=self._index.dbs[META])
         self._is_open = False
-        self._index.is_synced = False
         self._txn.commit()
-        self._index.segments.apply(self._segments)
+        self._index.committed()
+        self._index.segments.apply(self._segments, self._index.commits)
         self._index.owners.apply(self._owners)
 
     def _account(self, slot: Slot, sign: int) -> None:

@@ -87,7 +87,7 @@ def _check_segments(core: Core, slots: dict[bytes, Slot]) -> None:
         expect_equal(f"size of segment {number}", core.files.path(number).stat().st_size, row.size_bytes)
     expect_equal("segment files", set(core.files.sizes()), set(table.rows))
     expect_equal("file bytes", sum(row.size_bytes for row in table.rows.values()), table.file_bytes)
-    for state, numbers in ((SegmentState.FREE, table.free), (SegmentState.SEALED, set(table.sealed))):
+    for state, numbers in ((SegmentState.FREE, set(table.free)), (SegmentState.SEALED, set(table.sealed))):
         expect_equal(f"{state.name} segments", {n for n, row in table.rows.items() if row.state is state}, numbers)
     active = {number for number, row in table.rows.items() if row.state is SegmentState.ACTIVE}
     expect_equal("active segments", active, set() if table.active is None else {table.active})

@@ -112,6 +112,15 @@ def _check_format(path: Path) -> None:
         )
 
 
+def sync_file(path: Path) -> None:
+    """Make the bytes of a file durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def sync_directory(directory: Path) -> None:
     """Make the names in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,16 +1,19 @@
 """The index: an LMDB environment that names every record, and the rows of segments and owners it adds up to.
 
-Commits write and sync the data pages but only write the meta page (``MDB_NOMETASYNC``): a crash of the machine may undo
-the last commits since :meth:`Index.sync`, never tear them. A killed process loses none.
+A commit writes and syncs its data pages and then writes its meta page without a sync (``MDB_NOMETASYNC``). The sync of
+the next commit covers that page too, so a crash of the machine may undo the last commit, never more and never half of
+one, and after :meth:`Index.sync` not even that. A killed process loses none.
 """
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import lmdb
 
 from storage.clock import Clock
+from storage.ssd.format import sync_directory, sync_file
 from storage.ssd.rows import (
     Meta,
     OwnerRow,
@@ -30,6 +33,8 @@ META_KEY = b"tier"
 _MAX_READERS = 1024
 _EPOCH_SHIFT = 32
 _DATA_FILE = "data.mdb"
+_COMPACT_FOLDER = "compact"
+_META_PAGES = 2
 
 
 def rows_of(cursor: lmdb.Cursor) -> Iterator[tuple[bytes, bytes]]:
@@ -51,19 +56,16 @@ class Index:
     """
 
     def __init__(self, directory: Path, map_bytes: int, clock: Clock) -> None:
-        self.env = lmdb.open(
-            str(directory), map_size=map_bytes, max_dbs=8, metasync=False, readahead=False, max_readers=_MAX_READERS
-        )
-        self.env.reader_check()
-        self._data_file = directory / _DATA_FILE
-        names = (RECORDS, PLACES, SEGMENTS, OWNERS, META)
-        self.dbs = {name: self.env.open_db(name) for name in names}
+        self._directory, self._map_bytes = directory, map_bytes
+        shutil.rmtree(directory / _COMPACT_FOLDER, ignore_errors=True)
+        self._open()
         self.segments = SegmentTable()
         self.owners = OwnerTable()
         self.is_damaged = False
         """A row was found that cannot be believed: the accounts must be rebuilt from the records."""
-        self.is_synced = True
-        """Whether every commit would survive a crash of the machine."""
+        self.commits = 0
+        """How many commits there were since the environment was opened."""
+        self._durable_commits = 0
         self.epoch = self.sequence = 0
         self._counter = 0
         self.clock = ShelfClock(clock, self._load())
@@ -88,15 +90,47 @@ class Index:
         """The row of the tier's own counters as they are now."""
         return pack_meta(Meta(self.epoch, self.sequence, self.clock.now()))
 
+    def committed(self) -> None:
+        """Take note of a commit. All before it are durable by now."""
+        self._durable_commits = self.commits
+        self.commits += 1
+
+    def is_durable(self, commit: int) -> bool:
+        """Whether that commit would survive a crash of the machine."""
+        return commit <= self._durable_commits
+
     def sync(self) -> None:
         """Make every commit durable."""
-        if not self.is_synced:
+        if not self.is_durable(self.commits):
             self.env.sync(True)
-            self.is_synced = True
+            self._durable_commits = self.commits
 
     def file_bytes(self) -> int:
         """What the index takes on the medium. LMDB reuses the space of what is deleted but never gives it back."""
-        return os.stat(self._data_file).st_size
+        return os.stat(self._directory / _DATA_FILE).st_size
+
+    def live_bytes(self) -> int:
+        """What the index would take if it were written anew."""
+        with self.env.begin() as txn:
+            stats = [self.env.stat(), *(txn.stat(db) for db in self.dbs.values())]
+        pages = sum(stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"] for stat in stats)
+        return (pages + _META_PAGES) * stats[0]["psize"]
+
+    def compact(self) -> None:
+        """Write the index anew, without the space of what was deleted. No transaction may be open, nor any other user.
+
+        The new file takes the place of the old one in one step, so a crash leaves the one or the other.
+        """
+        folder = self._directory / _COMPACT_FOLDER
+        folder.mkdir()
+        self.env.copy(str(folder), compact=True)
+        sync_file(folder / _DATA_FILE)
+        self.env.close()
+        (folder / _DATA_FILE).replace(self._directory / _DATA_FILE)
+        sync_directory(self._directory)
+        shutil.rmtree(folder)
+        self._open()
+        self._durable_commits = self.commits
 
     def begin_epoch(self) -> None:
         """Start a new range of generations, durably, so that none is ever given twice."""
@@ -104,13 +138,25 @@ class Index:
         self._counter = 0
         with self.env.begin(write=True) as txn:
             txn.put(META_KEY, self.pack_meta(), db=self.dbs[META])
-        self.is_synced = False
+        self.committed()
         self.sync()
 
     def close(self) -> None:
         """Sync and let go of the files. No transaction may be open."""
         self.sync()
         self.env.close()
+
+    def _open(self) -> None:
+        self.env = lmdb.open(
+            str(self._directory),
+            map_size=self._map_bytes,
+            max_dbs=8,
+            metasync=False,
+            readahead=False,
+            max_readers=_MAX_READERS,
+        )
+        self.env.reader_check()
+        self.dbs = {name: self.env.open_db(name) for name in (RECORDS, PLACES, SEGMENTS, OWNERS, META)}
 
     def _load(self) -> float:
         """Read the small tables; returns the latest time that was ever written."""

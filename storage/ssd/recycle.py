@@ -111,7 +111,7 @@ class Recycler:
         core = self._core
         core.space.remove_misfits()
         may_evict = is_opening or self._when_full is WhenFull.EVICT
-        while core.space.is_over_budget():
+        while core.space.is_over_budget(is_opening=is_opening):
             has_spare = len(core.space.free_segments()) > RESERVE
             if not has_spare and may_evict and self._evict_oldest(is_carrying=not is_opening):
                 core.space.remove_misfits()

@@ -63,7 +63,7 @@ def rebuild_accounts(index: Index, sizes: dict[int, int] | None = None) -> list[
             txn.put(pack_number(number), pack_owner(owner), db=index.dbs[OWNERS])
         index.sequence = max([index.sequence, *(row.sequence for row in segments.values())])
         txn.put(META_KEY, index.pack_meta(), db=index.dbs[META])
-    index.is_synced = False
+    index.committed()
     index.sync()
     index.segments.load(segments)
     index.owners.load(owners)

@@ -16,6 +16,8 @@ RESERVE = 1
 """Free segments that only records carried forward may go to, so that space can always be taken back."""
 
 _GROW_AGAIN_SECONDS = 30.0
+_INDEX_PART = 64
+_LOOSE_FACTOR = 2
 _NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -99,7 +101,8 @@ class Space:
             return None
         if active is not None:
             batch.seal_segment(active)
-        self._index.sync()  # what freed the segment must be durable before the segment is written over
+        if not self._index.is_durable(self._index.segments.free[number]):
+            self._index.sync()  # what freed the segment must be durable before the segment is written over
         batch.open_segment(number)
         batch.segment(number).write_bytes = size
         return Place(number, 0)
@@ -123,9 +126,21 @@ class Space:
             batch.commit()
         return True
 
-    def is_over_budget(self) -> bool:
-        """Whether a segment must be given up for the index to grow."""
-        return self.used_bytes() + self._margin_bytes // 2 > self.budget_bytes
+    def is_over_budget(self, *, is_opening: bool = False) -> bool:
+        """Whether a segment must be given up for the index to grow.
+
+        At opening the index is taken for no larger than :meth:`compact_index` can make it.
+        """
+        index_bytes = self._index.file_bytes()
+        if is_opening:
+            index_bytes = min(index_bytes, _LOOSE_FACTOR * self._index.live_bytes())
+        return self._index.segments.file_bytes + index_bytes + self._margin_bytes // 2 > self.budget_bytes
+
+    def compact_index(self) -> None:
+        """Write the index anew if it takes much of the budget and most of it is empty. Only while opening."""
+        size = self._index.file_bytes()
+        if size > self.budget_bytes // _INDEX_PART and size > _LOOSE_FACTOR * self._index.live_bytes():
+            self._index.compact()
 
     def shrink(self) -> bool:
         """Remove a free segment; False when there is none to spare."""

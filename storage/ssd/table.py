@@ -8,12 +8,13 @@ from storage.ssd.rows import OwnerRow, SegmentRow, SegmentState
 class SegmentTable:
     """Segments by number, with what they add up to. Not thread-safe: one writer at a time applies changes.
 
-    ``free`` and ``sealed`` hold segment numbers; ``sealed`` is in the order in which they were opened for writing.
+    ``free`` maps a free segment to the commit that freed it, those freed first coming first; ``sealed`` has the sealed
+    ones in the order in which they were opened for writing.
     """
 
     def __init__(self) -> None:
         self.rows: dict[int, SegmentRow] = {}
-        self.free: set[int] = set()
+        self.free: dict[int, int] = {}
         self.sealed: dict[int, None] = {}
         self.active: int | None = None
         self.file_bytes = 0
@@ -26,12 +27,12 @@ class SegmentTable:
         for number in sorted(rows, key=lambda number: rows[number].sequence):
             self.apply({number: rows[number]})
 
-    def apply(self, changes: dict[int, SegmentRow | None]) -> None:
-        """Take over rows as they were committed; None means that the segment is no more."""
+    def apply(self, changes: dict[int, SegmentRow | None], commit: int = 0) -> None:
+        """Take over rows as they were committed, and by which commit; None means that the segment is no more."""
         for number, row in changes.items():
             self._count(self.rows.get(number), -1)
             self._count(row, 1)
-            self._file(number, row)
+            self._file(number, row, commit)
 
     def next_number(self) -> int:
         """A number that no segment has."""
@@ -47,8 +48,8 @@ class SegmentTable:
             self.live_bytes += sign * row.live_bytes
             self.live_records += sign * row.live_records
 
-    def _file(self, number: int, row: SegmentRow | None) -> None:
-        self.free.discard(number)
+    def _file(self, number: int, row: SegmentRow | None, commit: int) -> None:
+        freed_by = self.free.pop(number, commit)
         if self.active == number:
             self.active = None
         if row is None:
@@ -61,7 +62,7 @@ class SegmentTable:
             return
         self.sealed.pop(number, None)
         if row.state is SegmentState.FREE:
-            self.free.add(number)
+            self.free[number] = freed_by
         else:
             self.active = number
 

@@ -95,6 +95,7 @@ class SsdTier(Tier):
         self._lock = threading.Lock()
         self._recycler = Recycler(self._core, when_full)
         self._recycler.shrink_to_budget(is_opening=True)
+        self._core.space.compact_index()
         self._reader = Reader(self._core, self._settle)
         self._queue = CommitQueue(self._lock, Writer(self._core, self._recycler, when_full).write_group)
 

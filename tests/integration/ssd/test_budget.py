@@ -157,6 +157,28 @@ def test_opening_with_another_budget_adapts(shelf: SsdShelf, budget: int) -> Non
     assert (len(alive(tier, range(500))) == 500) == (budget > 64 * MIB)
 
 
+def test_the_index_is_written_anew_when_it_became_too_large_for_the_budget(shelf: SsdShelf) -> None:
+    tier = shelf.open(256 * MIB)
+    fill(tier, 0, 30_000, size=10, batch=3000)
+    large = (shelf.directory / "index" / "data.mdb").stat().st_size
+    tier.close()
+    budget = 16 * MIB
+    tier = shelf.open(budget)
+    assert (shelf.directory / "index" / "data.mdb").stat().st_size < large / 3
+    assert shelf.disk_bytes() <= budget
+    assert tier.usage().records > 0.6 * budget / 4096
+    assert alive(tier, range(29_000, 30_000)) == list(range(29_000, 30_000))
+    tier.check_integrity()
+    usage = tier.usage()
+    tier.close()
+    (shelf.directory / "index" / "compact").mkdir()
+    tier = shelf.open(budget)
+    assert tier.usage()[:2] == usage[:2]
+    assert not (shelf.directory / "index" / "compact").exists()
+    fill(tier, 40_000, 5000, size=10, batch=1000)
+    assert tier.usage().used_bytes <= budget
+
+
 def test_a_recycled_segment_never_answers_for_an_old_key(shelf: SsdShelf) -> None:
     tier = shelf.open(8 * MIB)
     fill(tier, 0, 50)

@@ -1,0 +1,74 @@
+"""What a medium holds after the power is cut: everything that was synced, and any part of the rest."""
+
+import random
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+from storage.base import Payload
+from storage.ssd import SsdTier
+from storage.ssd.segments import SegmentFiles
+
+_META_PAGES = 2
+_LMDB_PAGE_BYTES = 4096
+_TXNID_OFFSET = 144
+"""Of a transaction's number in an LMDB meta page: page header 16, magic, version, address, map size, two databases
+of 48 bytes, last page."""
+
+
+class VolatileFiles(SegmentFiles):
+    """Segment files that remember what was under every write since the last sync.
+
+    ``step`` is called before each write and each sync: the moments at which the power may fail.
+    """
+
+    def __init__(self, directory: Path, step: Callable[["VolatileFiles"], None]) -> None:
+        super().__init__(directory)
+        self.step = step
+        self.pending: list[tuple[int, int, bytes]] = []
+        """Segment, offset and former bytes of the writes that were not synced, oldest first."""
+
+    def write(self, number: int, offset: int, buffers: "list[Payload]") -> None:  # type: ignore[override]
+        """See :meth:`SegmentFiles.write`."""
+        self.step(self)
+        size = sum(memoryview(buffer).nbytes for buffer in buffers)
+        self.pending.append((number, offset, self.read(number, offset, size)))
+        super().write(number, offset, buffers)
+
+    def sync(self) -> None:
+        """See :meth:`SegmentFiles.sync`."""
+        self.step(self)
+        super().sync()
+        self.pending.clear()
+
+
+def cut_power(source: Path, target: Path, files: VolatileFiles, tier: SsdTier, rng: random.Random) -> None:
+    """Copy a data directory as the medium may have it at this moment.
+
+    Writes that were not synced are there, not there, or torn somewhere; the last commit of the index may be undone
+    unless it was synced.
+    """
+    shutil.copytree(source, target, ignore=shutil.ignore_patterns("lock.mdb"))
+    for number, offset, former in reversed(files.pending):
+        start, end = sorted(rng.choices(range(len(former) + 1), k=2))
+        start, end = rng.choice([(0, len(former)), (start, end), (0, 0)])
+        with (target / "segments" / files.path(number).name).open("r+b") as file:
+            file.seek(offset + start)
+            file.write(former[start:end])
+    index = tier._core.index
+    if not index.is_durable(index.commits) and rng.random() < 0.5:
+        undo_last_commit(target / "index" / "data.mdb")
+
+
+def undo_last_commit(path: Path) -> None:
+    """Make LMDB fall back to the commit before the last one, as if the last meta page had not reached the medium."""
+    with path.open("r+b") as file:
+        numbers = []
+        for page in range(_META_PAGES):
+            file.seek(page * _LMDB_PAGE_BYTES + _TXNID_OFFSET)
+            numbers.append(struct.unpack("<Q", file.read(8))[0])
+        assert abs(numbers[0] - numbers[1]) == 1, f"no meta pages of LMDB: {numbers}"
+        newest = numbers.index(max(numbers))
+        file.seek(newest * _LMDB_PAGE_BYTES + _TXNID_OFFSET)
+        file.write(struct.pack("<Q", min(numbers) - 1))
