@@ -1,6 +1,7 @@
 """``kvshelf``: parse the command line and hand over to the command's module."""
 
 import argparse
+import importlib
 import sys
 from collections.abc import Callable, Sequence
 
@@ -17,23 +18,12 @@ Each command has its own help with examples: kvshelf COMMAND --help
 """
 
 
-def _commands() -> "Sequence[Callable[[argparse._SubParsersAction[argparse.ArgumentParser]], None]]":
-    """One ``add_parser`` a command, in the order the help lists them. Imported here to keep ``--help`` quick."""
-    from service.cli import config, demo, profile, replay, resume, serve, trace
-
-    return (
-        demo.add_parser,
-        serve.add_parser,
-        replay.add_parser,
-        resume.add_parser,
-        profile.add_parser,
-        trace.add_parser,
-        config.add_parser,
-    )
+COMMANDS = ("demo", "serve", "replay", "resume", "profile", "trace", "config")
+"""One module of this package each, in the order the help lists them. Each has ``add_parser``."""
 
 
-def build_parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def build_parser(names: Sequence[str] = COMMANDS) -> argparse.ArgumentParser:
+    """The command line with the named commands."""
     parser = argparse.ArgumentParser(
         prog="kvshelf",
         description="Tiered KV-cache persistence for LLM inference servers.",
@@ -42,17 +32,19 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"kvshelf {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
-    for add_parser in _commands():
-        add_parser(commands)
+    for name in names:
+        importlib.import_module(f"service.cli.{name}").add_parser(commands)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; returns its exit status: 0 done, 1 it failed, 2 it was asked wrongly, 130 interrupted."""
     name = "kvshelf"
+    words = sys.argv[1:] if arguments is None else arguments
     try:
-        parser = build_parser()
-        parsed = parser.parse_args(arguments)
+        # Only the command that is run is imported: a plan on the command line need not wait for the web server.
+        parser = build_parser(words[:1] if words and words[0] in COMMANDS else COMMANDS)
+        parsed = parser.parse_args(words)
         if parsed.command is None:
             console.warn(parser.format_help().rstrip())
             return 2
