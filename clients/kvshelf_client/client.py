@@ -144,19 +144,21 @@ class Client:
         path = _namespace_path(namespace) + "/plan" + _query(query)
         return plan_of(self._connections.document("POST", path, body, kind, retry=True))
 
-    def fetch(self, lease_id: str, shard: int | None = None) -> Iterator[Frame]:
+    def fetch(self, lease_id: str, shard: int | None = None, *, fallback: bool = False) -> Iterator[Frame]:
         """Read what a lease holds of one shard: the snapshot first, then the blocks in order.
 
         Without ``shard`` the snapshots of all shards come first, then the blocks, shard after shard.
 
         The request is sent when the first frame is asked for; errors come from there on.
         A payload whose checksum is wrong comes as a frame with ``miss`` CORRUPT. When the snapshot has gone, the first
-        frame is of kind FALLBACK, see :func:`fallback_of`. Leaving the iterator early closes its connection.
+        frame is of kind FALLBACK, see :func:`fallback_of`; ``fallback`` asks for that when the snapshot came and was
+        found bad. All ranks of an engine run the same plan: once a fetch of one shard falls back, those of the others
+        must be done again. Leaving the iterator early closes its connection.
 
         Raises:
             FrameError: the stream holds something that is no frame; nothing after it is read.
         """
-        path = f"/v1/leases/{quote(lease_id, safe='')}/fetch" + _query({"shard": shard})
+        path = f"/v1/leases/{quote(lease_id, safe='')}/fetch" + _query({"shard": shard, "fallback": fallback or None})
         answer = self._connections.call("GET", path, headers={"accept": MEDIA_TYPE}, retry=True)
         with finishing(answer):
             yield from read_frames(answer, self._max_payload_bytes)

@@ -95,7 +95,7 @@ class LeaseBook:
     def expire(self) -> list[Lease]:
         """End every lease whose time is over and return them."""
         with self._lock:
-            over = [lease for lease in self._leases.values() if self._is_over(lease) and not lease.users]
+            over = [lease for lease in self._leases.values() if self._is_over(lease)]
             for lease in over:
                 self._close(lease)
             return over
@@ -109,7 +109,7 @@ class LeaseBook:
             return everything
 
     def _is_over(self, lease: Lease) -> bool:
-        return self._clock.monotonic() >= lease.expires_at
+        return not lease.users and self._clock.monotonic() >= lease.expires_at
 
     def _close(self, lease: Lease) -> None:
         del self._leases[lease.lease_id]

@@ -8,12 +8,13 @@ from service.planner.accounts import plan_document, tokens_by_source
 from service.planner.choose import fallback_plan, resume_plan, useful_snapshot_boundaries
 from service.planner.defaults import request_for
 from service.planner.provenance import Ran, Refusal, judge_store
-from service.planner.validate import InvalidRequestError
+from service.planner.validate import InvalidRequestError, check_request
 
 __all__ = [
     "InvalidRequestError",
     "Ran",
     "Refusal",
+    "check_request",
     "fallback_plan",
     "judge_store",
     "plan_document",

@@ -25,7 +25,7 @@ def counted(layout: Layout, request: Request, cached: Cached) -> Cached:
     Raises:
         InvalidRequestError: a value is out of range, or contradicts another.
     """
-    _check_request(request)
+    check_request(request)
     _check_cached(layout, cached)
     if not layout.block_bytes:
         everything = layout.floor_to_block(request.prompt_tokens)
@@ -37,7 +37,8 @@ def counted(layout: Layout, request: Request, cached: Cached) -> Cached:
     return replace(cached, global_tokens=there, exact_global_tokens=exact)
 
 
-def _check_request(request: Request) -> None:
+def check_request(request: Request) -> None:
+    """Raises InvalidRequestError when a value of the request is out of range, or contradicts another."""
     if not 1 <= request.prompt_tokens <= MAX_TOKENS:
         raise InvalidRequestError("prompt_tokens", f"must be from 1 to {MAX_TOKENS}, got {request.prompt_tokens}")
     _check_not_negative("hbm_tokens", request.hbm_tokens)

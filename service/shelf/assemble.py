@@ -117,9 +117,13 @@ def assemble(
         plans=Recent(clock, ttl_seconds=leases.plan_memory_seconds, limit=leases.max_plans),
         finished=Recent(clock, ttl_seconds=leases.plan_memory_seconds, limit=leases.max_plans),
         breaker_state=lambda: snapshots.state.value,
-        retention_reached_seconds=lambda: retention_reached_seconds() or settings.store.ttl_seconds,
+        retention_reached_seconds=lambda: _or_ttl(retention_reached_seconds(), settings),
         close=close,
     )
+
+
+def _or_ttl(seconds: float | None, settings: Settings) -> float:
+    return settings.store.ttl_seconds if seconds is None else seconds
 
 
 def _open_pool(settings: Settings, clock: Clock, metrics: Metrics) -> BreakerTier:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from kvshelf_client.frames import HEADER_BYTES, FrameHeader, FrameKind, checksum_of, pack_header
 from kvshelf_client.words import MissReason, Provenance
 from service.leases.lease import Lease
+from service.planner.base import Load
 from service.shelf.parts import Parts
+from service.shelf.survey import worst_provenance
 from storage.base import Entry, Hold, Loaded, Miss, Payload, RecordId
 
 BATCH_BYTES = 1 << 20
@@ -30,11 +32,14 @@ class NoSuchShardError(ValueError):
     """The namespace has fewer shards than that."""
 
 
-def open_fetch(parts: Parts, lease_id: str, shard: int | None, describe: Callable[[Lease], bytes]) -> Fetch:
+def open_fetch(
+    parts: Parts, lease_id: str, shard: int | None, describe: Callable[[Lease], bytes], *, fall_back: bool = False
+) -> Fetch:
     """Start sending what a lease holds of one shard, or of all of them in order.
 
     The snapshot is read first: only when it is there is the plan sent, else the fallback, with ``describe``'s bytes in
-    a frame of their own ahead of its blocks.
+    a frame of their own ahead of its blocks. ``fall_back`` asks for the fallback all the same, where there is one: the
+    client has found the snapshot bad.
 
     Raises:
         UnknownLeaseError: see there.
@@ -42,18 +47,22 @@ def open_fetch(parts: Parts, lease_id: str, shard: int | None, describe: Callabl
     """
     with parts.leases.use(lease_id) as lease:
         shards = _shards(lease, shard)
+        if fall_back:
+            _fall_back(parts, lease)
         head = _read_snapshots(parts, lease, shards)
-        if lease.fell_back and lease.fallback is not None:
+        answer = lease.current  # Read once: the fetch of another shard may fall back at any time.
+        fell_back = answer is not lease.primary
+        if fell_back:
             head = [_fallback_frame(describe(lease))]
-        parts.metrics.fetches.labels("fallback" if lease.fell_back else "plan").inc()
-        wanted = _block_range(lease)
+        parts.metrics.fetches.labels("fallback" if fell_back else "plan").inc()
+        wanted = _block_range(lease, answer.plan.load)
         length = sum(map(len, head)) + sum(
             HEADER_BYTES + entry.length_bytes
             for at in shards
             for entry in (lease.blocks[at].entries[wanted.start : wanted.stop] if wanted else ())
             if isinstance(entry, Entry)
         )
-        return Fetch(lease.fell_back, length, _batches(parts, lease_id, shards, wanted, head))
+        return Fetch(fell_back, length, _batches(parts, lease_id, shards, wanted, head))
 
 
 def _shards(lease: Lease, shard: int | None) -> range:
@@ -64,9 +73,9 @@ def _shards(lease: Lease, shard: int | None) -> range:
     return range(shard, shard + 1)
 
 
-def _block_range(lease: Lease) -> range:
-    """The entries of each shard's hold that the plan in force loads."""
-    load, tokens = lease.current.plan.load, lease.namespace.layout.block_tokens
+def _block_range(lease: Lease, load: Load) -> range:
+    """The entries of each shard's hold that are to be loaded."""
+    tokens = lease.namespace.layout.block_tokens
     if load.global_end <= load.global_start:
         return range(0)
     return range(load.global_start // tokens - lease.first_block, load.global_end // tokens - lease.first_block)
@@ -89,29 +98,34 @@ def _read_snapshots(parts: Parts, lease: Lease, shards: range) -> list[Payload]:
             return []
         frames += [_header(FrameKind.SNAPSHOT, key, boundary, found.entry), found.payload]
     parts.metrics.fetched.labels("snapshot", "hit", "none").inc(len(loaded))
-    _use_snapshot(parts, [found.entry for found in loaded if isinstance(found, Loaded)])
+    _use_snapshot(parts, [found.entry for found in loaded if isinstance(found, Loaded)], lease.snapshot)
     return frames
 
 
 def _fall_back(parts: Parts, lease: Lease) -> None:
-    """From here on the fallback is the plan, also for a store that still names the primary one."""
-    lease.fell_back = True
+    """From here on the fallback is the plan. A store that still names the primary one claims what both support."""
     if lease.fallback is None:
         return
+    lease.fell_back = True
     facts = parts.plans.get(lease.fallback.plan_id)
     if facts is not None:
-        parts.plans.put(lease.primary.plan_id, facts)
+        ran = facts.ran._replace(exact=facts.ran.exact and lease.primary.plan.exact)
+        parts.plans.put(lease.primary.plan_id, facts._replace(ran=ran))
 
 
-def _use_snapshot(parts: Parts, entries: list[Entry]) -> None:
-    """A use renews the snapshot's life and retires the one it supersedes, unless that is the better one."""
+def _use_snapshot(parts: Parts, entries: list[Entry], hold: Hold) -> None:
+    """A use renews the snapshot's life and retires the one it supersedes, unless that is the better one.
+
+    A snapshot is no better than its worst shard, whichever shards are fetched here.
+    """
     parts.snapshots.touch([entry.id for entry in entries])
+    provenance = worst_provenance(hold.entries)
     for entry in entries:
         if entry.supersedes is None or entry.supersedes == entry.id.key:
             continue
         earlier = RecordId(entry.supersedes, entry.id.shard)
         (found,) = parts.snapshots.lookup([earlier])
-        if isinstance(found, Entry) and found.provenance <= entry.provenance:
+        if isinstance(found, Entry) and found.provenance <= provenance:
             parts.snapshots.delete([earlier], cause="superseded")
 
 

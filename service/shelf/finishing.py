@@ -37,6 +37,7 @@ def finish_all(parts: Parts) -> None:
 
 def _account(parts: Parts, lease: Lease, ran: RanPlan) -> ResumePlan:
     plan = _plan_that_ran(lease, ran)
+    _renew(parts, lease, plan)
     if not parts.finished.put_if_absent((lease.namespace.name, lease.request_id), None):
         return plan
     layout, metrics = lease.namespace.layout, parts.metrics
@@ -47,7 +48,6 @@ def _account(parts: Parts, lease: Lease, ran: RanPlan) -> ResumePlan:
     metrics.replayed_tokens.inc(plan.replayed_tokens)
     metrics.saved_tokens.inc(plan.saved_tokens)
     metrics.resumes.labels(plan.mode.value, str(plan.exact).lower()).inc()
-    _renew(parts, lease, plan)
     return plan
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from kvshelf_client.words import MissReason, Provenance
 from service.leases.lease import Answer, Lease, PlanFacts
 from service.namespaces import Namespace
-from service.planner import Ran, fallback_plan, resume_plan, useful_snapshot_boundaries
+from service.planner import Ran, check_request, fallback_plan, resume_plan, useful_snapshot_boundaries
 from service.planner.base import Cached, Load, Mode, Request, ResumePlan
 from service.shelf.finishing import hit_tokens_of
 from service.shelf.parts import Parts
@@ -49,12 +49,12 @@ def make_plan(parts: Parts, ask: Ask) -> Planned:
         LeaseLimitError: too much is under lease.
         InvalidRequestError: the request contradicts itself.
     """
+    check_request(ask.request)
     blocks = survey_blocks(parts, ask.namespace, ask.keys, ask.request)
     try:
         return _plan_on(parts, ask, blocks)
     except BaseException:  # Whatever went wrong, nothing may stay pinned.
-        for hold in blocks.holds:
-            hold.release()
+        blocks.release()
         raise
 
 
@@ -104,7 +104,7 @@ def _survey_useful(parts: Parts, ask: Ask, cached: Cached) -> SnapshotSurvey:
 
 
 def _choose(parts: Parts, ask: Ask, cached: Cached, snapshots: SnapshotSurvey) -> tuple[ResumePlan, Hold | None]:
-    """The best plan whose snapshot could be held. A snapshot lost since it was seen is struck off, and so on."""
+    """The best plan whose snapshot could be held. One that was lost since it was seen is struck off, and so on."""
     found = list(snapshots.found)
     while True:
         plan = resume_plan(ask.namespace.layout, ask.request, replace(cached, snapshots=tuple(found)))

@@ -13,7 +13,7 @@ from storage.base import Payload, Record, Tier, WriteOutcome, WriteResult
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """What all records of one store share. ``ran`` is None when it named no plan, or one that is no longer known."""
+    """What all records of one store share. ``ran`` is as :func:`ran_plan` makes it."""
 
     namespace: Namespace
     ran: Ran | None = None
@@ -42,10 +42,16 @@ _OUTCOMES = {
 }
 
 
+UNKNOWN_PLAN = Ran(write_floor=0, exact=False, held_tokens=0, held_exact_tokens=0)
+"""What is taken to have run where a store names a plan that is not known: anything, so nothing is exact."""
+
+
 def ran_plan(parts: Parts, namespace: Namespace, plan_id: str | None) -> Ran | None:
-    """The facts of a plan of this namespace, or None: a claim that rests on it is then lowered."""
-    facts = parts.plans.get(plan_id) if plan_id else None
-    return facts.ran if facts is not None and facts.namespace == namespace.name else None
+    """The facts of the plan of this namespace that a store names, or ``UNKNOWN_PLAN``; None where it names none."""
+    if not plan_id:
+        return None
+    facts = parts.plans.get(plan_id)
+    return facts.ran if facts is not None and facts.namespace == namespace.name else UNKNOWN_PLAN
 
 
 def store(parts: Parts, upload: Upload, frames: Sequence[tuple[FrameHeader, Payload]]) -> list[Outcome]:

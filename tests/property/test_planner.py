@@ -9,7 +9,7 @@ from kvshelf_client.words import Provenance
 from service.planner import fallback_plan, resume_plan, tokens_by_source, useful_snapshot_boundaries
 from service.planner.base import Ability, Cached, Mode, ResumePlan, Snapshot
 from tests.property.planner_oracle import Answer, best_answer
-from tests.support.planning import Question, caches, questions
+from tests.support.planning import Question, caches, engine_alone, questions
 
 
 def plan_for(question: Question) -> ResumePlan:
@@ -63,19 +63,9 @@ def test_sources_add_up_to_the_prompt(question: Question) -> None:
     assert sum(list(sources.values())[:3]) == plan.saved_tokens
 
 
-def engine_alone(question: Question) -> int:
-    """Where the engine would start from its own KV, under the same constraints."""
-    layout, request = question.layout, question.request
-    cap = request.prompt_tokens - max(1, layout.decoder_window_tokens)
-    usable = request.hbm_tokens if request.allow_approximate else request.hbm_exact_tokens
-    if layout.state_layers == 0:
-        return max(0, min(usable, cap))
-    return usable if request.hbm_state and usable == request.hbm_tokens <= cap else 0
-
-
 @given(questions())
 def test_a_plan_never_runs_more_than_the_engine_alone(question: Question) -> None:
-    assert plan_for(question).run_start >= engine_alone(question)
+    assert plan_for(question).run_start >= engine_alone(question.layout, question.request)
 
 
 @given(questions())

@@ -30,6 +30,15 @@ class Question:
     cached: Cached
 
 
+def engine_alone(layout: Layout, request: Request) -> int:
+    """Where the engine would start from its own KV, under the same constraints."""
+    cap = request.prompt_tokens - max(1, layout.decoder_window_tokens)
+    usable = request.hbm_tokens if request.allow_approximate else request.hbm_exact_tokens
+    if layout.state_layers == 0:
+        return max(0, min(usable, cap))
+    return usable if request.hbm_state and usable == request.hbm_tokens <= cap else 0
+
+
 @st.composite
 def layouts(draw: st.DrawFn, max_block_tokens: int = 8) -> Layout:
     """Small layouts of every kind, those without global bytes and without state included."""

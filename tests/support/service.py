@@ -33,6 +33,7 @@ def make_parts(
     settings: Settings | None = None,
     blocks: Tier | None = None,
     snapshots: Tier | None = None,
+    make_id: Callable[[], str] | None = None,
 ) -> Parts:
     """A service over the given tiers; in-process ones of 64 MiB each where none are given."""
     settings = settings or load_settings(environment={})
@@ -55,7 +56,7 @@ def make_parts(
     parts = assemble(
         settings,
         clock,
-        counting_ids(),
+        make_id or counting_ids(),
         metrics=metrics,
         namespaces=NamespaceRegistry(
             Catalog(directory / "namespaces", max_documents=1000),

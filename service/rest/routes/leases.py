@@ -36,15 +36,17 @@ async def fetch(
     lease_id: str,
     context: InContext,
     shard: Annotated[int | None, Query(ge=0, description="One shard only; all in order without it.")] = None,
+    fallback: Annotated[bool, Query(description="Send the fallback: the snapshot came, and was found bad.")] = False,
 ) -> StreamingResponse:
     """Stream the leased records as frames: the snapshot first, then the blocks in order.
 
-    When the snapshot is gone, the first frame is the fallback plan, the header `Kvshelf-Fallback: true` is set, and
-    the fallback's blocks follow. A record that turned bad is a frame marked as a miss.
+    When the snapshot is gone, or was found bad by the client, the first frame is the fallback plan, the header
+    `Kvshelf-Fallback: true` is set, and the fallback's blocks follow. A record that turned bad is a frame marked
+    as a miss.
     """
     parts = context.parts
     started = parts.clock.monotonic()
-    answer = await context.run(open_fetch, parts, lease_id, shard, _describe_fallback)
+    answer = await context.run(open_fetch, parts, lease_id, shard, _describe_fallback, fall_back=fallback)
     headers = {"Content-Length": str(answer.length_bytes)}
     if answer.fell_back:
         headers[FALLBACK_HEADER] = "true"

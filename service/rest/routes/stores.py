@@ -14,7 +14,7 @@ from service.rest import bodies, models
 from service.rest.context import Context, InContext
 from service.rest.encode import json_response
 from service.rest.problems import ProblemError, problem_responses
-from service.shelf.storing import Outcome, Upload, ran_plan, store
+from service.shelf.storing import UNKNOWN_PLAN, Outcome, Upload, ran_plan, store
 
 router = APIRouter(prefix="/v1/namespaces", tags=["stores"])
 
@@ -67,7 +67,7 @@ async def store_records(
         outcomes: list[Outcome] = []
         async for batch in _batches(request, assembler, context.parts.settings.limits.max_store_records):
             outcomes += await _store(context, upload, batch)
-        return json_response(_answer(outcomes, plan_known=ran is not None))
+        return json_response(_answer(outcomes, plan_known=ran is not None and ran is not UNKNOWN_PLAN))
 
 
 async def _store(context: Context, upload: Upload, batch: list[Frame]) -> list[Outcome]:

@@ -43,6 +43,7 @@ def problem(answer: httpx.Response, status: int) -> str:
         ({"hbm_tokens": -1}, tokens(10), "hbm_tokens"),
         ({"hbm_tokens": 11}, tokens(10), "hbm_tokens"),
         ({"hbm_tokens": 5, "hbm_exact_tokens": 6}, tokens(10), "hbm_exact_tokens"),
+        ({"hbm_exact_tokens": 640}, tokens(1000), "hbm_exact_tokens"),
         ({"hbm_tokens": "many"}, tokens(10), "hbm_tokens"),
         ({"supports": "flying"}, tokens(10), "supports"),
         ({"lease_ttl_seconds": 0}, tokens(10), "lease_ttl_seconds"),

@@ -1,5 +1,7 @@
 """Plan, fetch, run, store, release: the whole circle over real HTTP, with everything that may go missing on the way."""
 
+import json
+
 import httpx
 
 from kvshelf_client.frames import FrameKind
@@ -135,6 +137,20 @@ def test_a_snapshot_lost_after_the_plan_brings_the_fallback(http: httpx.Client, 
     more = keys_of(http, tokens(1100))
     outcome = store(http, blocks(more, 7), plan_id=planned["plan"]["plan_id"])["outcomes"][0]
     assert (outcome["outcome"], outcome["provenance"]) == ("stored", "replayed")
+    assert release(http, planned) == {"hbm": 0, "dram": 0, "ssd": 768, "replay": 128, "prefill": 204}
+
+
+def test_a_client_that_found_the_snapshot_bad_asks_for_the_fallback(http: httpx.Client) -> None:
+    register(http)
+    keys = serve_cold(http, tokens(1000))
+    planned = plan(http, tokens(1100))
+    frames = fetch(http, planned, fallback=True)
+    assert frames[0][0].kind is FrameKind.FALLBACK
+    assert json.loads(frames[0][1])["plan_id"] == planned["fallback"]["plan_id"]
+    assert [header.end_tokens for header, _ in frames[1:]] == list(range(BLOCK, 897, BLOCK))
+    assert fetch(http, planned)[0][0].kind is FrameKind.FALLBACK, "it stays with the fallback"
+    store(http, blocks(keys_of(http, tokens(1100)), len(keys)), plan_id=planned["plan"]["plan_id"])
+    assert plan(http, tokens(1100))["exact_hit_tokens"] == 896, "the plan that was void supports no claim"
     assert release(http, planned) == {"hbm": 0, "dram": 0, "ssd": 768, "replay": 128, "prefill": 204}
 
 
