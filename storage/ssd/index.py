@@ -142,9 +142,11 @@ class Index:
         self.sync()
 
     def close(self) -> None:
-        """Sync and let go of the files. No transaction may be open."""
-        self.sync()
-        self.env.close()
+        """Sync and let go of the files. No transaction may be open. Raises lmdb.Error when the sync fails."""
+        try:
+            self.sync()
+        finally:
+            self.env.close()
 
     def _open(self) -> None:
         self.env = lmdb.open(

@@ -62,8 +62,12 @@ def open_core(
         observer=observer,
         gate=Gate(name),
     )
-    _reconcile(core)
-    index.begin_epoch()
+    try:
+        _reconcile(core)
+        index.begin_epoch()
+    except BaseException:  # whatever it was, another attempt must find the index closed
+        index.env.close()
+        raise
     return core
 
 

@@ -101,6 +101,8 @@ class Recycler:
                 self._swept_at[number] = now
                 self._sweep(number, now)
                 return True
+        if len(self._swept_at) > len(core.index.segments.rows):
+            self._swept_at.clear()
         return False
 
     def shrink_to_budget(self, *, is_opening: bool = False) -> None:
@@ -108,14 +110,15 @@ class Recycler:
 
         A tier that refuses rather than evicts gives up only free segments, except when it ``is_opening``.
         """
-        core = self._core
-        core.space.remove_misfits()
+        space = self._core.space
         may_evict = is_opening or self._when_full is WhenFull.EVICT
-        while core.space.is_over_budget(is_opening=is_opening):
-            has_spare = len(core.space.free_segments()) > RESERVE
-            if not has_spare and may_evict and self._evict_oldest(is_carrying=not is_opening):
-                core.space.remove_misfits()
-            elif not core.space.shrink():
+        while space.is_over_budget(is_opening=is_opening):
+            if space.remove_misfits():
+                continue
+            is_short = not space.has_free(RESERVE + 1)
+            if is_short and may_evict and not space.is_smallest() and self._evict_oldest(is_carrying=not is_opening):
+                continue
+            if not space.shrink():
                 return
 
     def _sweep(self, number: int, now: float) -> None:

@@ -1,7 +1,8 @@
 """Where the next record goes, and how many segments the budget allows."""
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from storage.clock import Clock
@@ -64,14 +65,18 @@ class Space:
         """What files and index take."""
         return self._index.segments.file_bytes + self._index.file_bytes()
 
-    def free_segments(self) -> list[int]:
-        """The free segments of the right size that nobody holds."""
+    def free_segments(self) -> Iterator[int]:
+        """The free segments of the right size that nobody holds, those freed first coming first."""
         rows, is_pinned = self._index.segments.rows, self._pins.is_pinned
-        return [
+        return (
             number
             for number in self._index.segments.free
             if rows[number].size_bytes == self.segment_bytes and not is_pinned(number)
-        ]
+        )
+
+    def has_free(self, count: int) -> bool:
+        """Whether there are so many free segments. Looks at no more than it must."""
+        return sum(1 for _ in islice(self.free_segments(), count)) == count
 
     def fits(self, sizes: Iterable[int]) -> bool:
         """Whether records of these padded sizes, in order, find room without the reserve."""
@@ -84,7 +89,7 @@ class Space:
                 segments += 1
                 left = self.segment_bytes
             left -= size
-        return segments == 0 or segments + RESERVE <= len(self.free_segments())
+        return segments == 0 or self.has_free(segments + RESERVE)
 
     def place(self, batch: Batch, size: int, reserve: int = RESERVE) -> Place | None:
         """Room for ``size`` bytes in the active segment or a new one; None when all but ``reserve`` are taken."""
@@ -142,20 +147,26 @@ class Space:
         if size > self.budget_bytes // _INDEX_PART and size > _LOOSE_FACTOR * self._index.live_bytes():
             self._index.compact()
 
+    def is_smallest(self) -> bool:
+        """Whether there are no more segments than a tier needs to work."""
+        return len(self._index.segments.rows) <= MIN_SEGMENTS
+
     def shrink(self) -> bool:
         """Remove a free segment; False when there is none to spare."""
-        for number in self.free_segments():
-            if len(self._index.segments.rows) > MIN_SEGMENTS and self._pins.claim(number):
-                self.remove(number)
-                return True
-        return False
+        number = next(self.free_segments(), None)
+        if number is None or self.is_smallest() or not self._pins.claim(number):
+            return False
+        self.remove(number)
+        return True
 
-    def remove_misfits(self) -> None:
+    def remove_misfits(self) -> bool:
         """Remove free segments of another size than new ones have: the budget was another when they were made."""
         rows = self._index.segments.rows
-        for number in [number for number in self._index.segments.free if rows[number].size_bytes != self.segment_bytes]:
-            if self._pins.claim(number):
-                self.remove(number)
+        misfits = [number for number in self._index.segments.free if rows[number].size_bytes != self.segment_bytes]
+        claimed = [number for number in misfits if self._pins.claim(number)]
+        for number in claimed:
+            self.remove(number)
+        return bool(claimed)
 
     def remove(self, number: int) -> None:
         """Remove a claimed segment: first its name, durably, then its file."""
@@ -167,7 +178,5 @@ class Space:
 
     def _claim(self, batch: Batch, reserve: int) -> int | None:
         """A free segment for writing that nobody holds, leaving ``reserve`` of them."""
-        free = [number for number in self.free_segments() if not batch.is_changed(number)]
-        if len(free) <= reserve:
-            return None
-        return next((number for number in free if self._pins.claim(number)), None)
+        free = list(islice((number for number in self.free_segments() if not batch.is_changed(number)), reserve + 1))
+        return free[0] if len(free) > reserve and self._pins.claim(free[0]) else None

@@ -57,7 +57,7 @@ class SsdTier(Tier):
 
     Raises:
         ValueError: a number is out of its range, or the budget is too small for records of ``max_record_bytes``.
-        UnusableDirectoryError: the directory has another on-disk format.
+        UnusableDirectoryError: the directory has another on-disk format, or its index is damaged beyond use.
         OSError, lmdb.Error: the directory cannot be read or written.
     """
 
@@ -93,11 +93,10 @@ class SsdTier(Tier):
             make_files=make_files,
         )
         self._lock = threading.Lock()
-        self._recycler = Recycler(self._core, when_full)
-        self._recycler.shrink_to_budget(is_opening=True)
-        self._core.space.compact_index()
+        self._recycler = Recycler(self._core, WhenFull(when_full))
+        self._fit_budget()
         self._reader = Reader(self._core, self._settle)
-        self._queue = CommitQueue(self._lock, Writer(self._core, self._recycler, when_full).write_group)
+        self._queue = CommitQueue(self._lock, Writer(self._core, self._recycler, WhenFull(when_full)).write_group)
 
     @property
     def is_durable(self) -> bool:
@@ -216,7 +215,18 @@ class SsdTier(Tier):
             except (lmdb.Error, OSError):
                 self._core.fault("io")
             self._core.files.close()
-            self._core.index.close()
+            try:
+                self._core.index.close()
+            except lmdb.Error:
+                self._core.fault("io")
+
+    def _fit_budget(self) -> None:
+        try:
+            self._recycler.shrink_to_budget(is_opening=True)
+            self._core.space.compact_index()
+        except BaseException:  # whatever it was, another attempt must find the index closed
+            self._core.index.env.close()
+            raise
 
     def _write_touches(self) -> bool:
         with self._lock:

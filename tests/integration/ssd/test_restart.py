@@ -105,6 +105,20 @@ def test_a_lost_index_is_an_empty_cache(shelf: SsdShelf) -> None:
     assert alive(tier, range(30)) == list(range(30))
 
 
+@pytest.mark.parametrize("garbage", [b"no index" * 1024, bytes(8192), b"x"])
+def test_an_index_that_is_none_is_refused_in_words(shelf: SsdShelf, garbage: bytes) -> None:
+    tier = shelf.open()
+    fill(tier, 0, 3)
+    tier.close()
+    data = shelf.directory / "index" / "data.mdb"
+    good = data.read_bytes()
+    data.write_bytes(garbage)
+    with pytest.raises(UnusableDirectoryError, match="the cache refills"):
+        shelf.open()
+    data.write_bytes(good)
+    assert alive(shelf.open(), range(3)) == [0, 1, 2]
+
+
 def test_another_format_is_refused_untouched(shelf: SsdShelf) -> None:
     tier = shelf.open()
     fill(tier, 0, 3)
