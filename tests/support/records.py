@@ -41,6 +41,11 @@ def make_records(numbers: Iterable[int], *, size: int = 1000) -> list[Record]:
     return [make_record(number, size=size) for number in numbers]
 
 
+def entry_named(number: int) -> Entry:
+    """The entry of made-up record ``number``, stored nowhere."""
+    return Entry(make_id(number), EXACT, 0, checksum_of(b""), 1, 0.0, 0.0)
+
+
 def ids_of(records: Iterable[Record]) -> list[RecordId]:
     """The ids of records, in order."""
     return [record.id for record in records]

@@ -1,0 +1,267 @@
+"""The book of leases: its bounds, and what happens when uses, ends and time meet."""
+
+import itertools
+import threading
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from service.leases.book import LeaseBook, LeaseLimitError, UnknownLeaseError
+from service.leases.lease import Lease
+from storage.base import Loaded
+from storage.clock import ManualClock
+from storage.memory import MemoryTier
+from tests.support.leases import NAMESPACE, OpenHold, make_lease
+from tests.support.records import ids_of, make_records
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def book(clock: ManualClock) -> LeaseBook:
+    return LeaseBook(clock, max_leases=3, max_records=10)
+
+
+def is_there(book: LeaseBook, lease_id: str) -> bool:
+    """Whether a lease can be used. It is renewed by that."""
+    try:
+        with book.use(lease_id):
+            return True
+    except UnknownLeaseError:
+        return False
+
+
+def test_a_book_counts_leases_and_the_records_of_every_hold(book: LeaseBook) -> None:
+    assert (len(book), book.records) == (0, 0)
+    assert book.add(make_lease("a", holds=[OpenHold(2), OpenHold(3)], snapshot=OpenHold(1))) is None
+    assert book.add(make_lease("b")) is None
+    assert (len(book), book.records) == (2, 6)
+    book.check_integrity()
+
+
+def test_one_lease_too_many_is_refused_and_keeps_its_holds(book: LeaseBook) -> None:
+    for lease_id in "abc":
+        book.add(make_lease(lease_id))
+    hold = OpenHold(1)
+    with pytest.raises(LeaseLimitError):
+        book.add(make_lease("d", holds=[hold]))
+    assert hold.is_held
+    assert (len(book), book.records) == (3, 0)
+    assert not is_there(book, "d")
+    book.release("a")
+    book.add(make_lease("d", holds=[hold]))
+    book.check_integrity()
+
+
+def test_one_record_too_many_is_refused(book: LeaseBook) -> None:
+    book.add(make_lease("a", holds=[OpenHold(4)]))
+    with pytest.raises(LeaseLimitError):
+        book.add(make_lease("b", holds=[OpenHold(7)]))
+    book.add(make_lease("c", holds=[OpenHold(6)]))
+    assert book.records == 10
+    with pytest.raises(LeaseLimitError):
+        book.add(make_lease("d", holds=[OpenHold(1)]))
+    book.add(make_lease("e"))
+    book.check_integrity()
+
+
+def test_a_second_plan_of_a_request_takes_the_place_of_the_first(book: LeaseBook) -> None:
+    first = make_lease("a", "request", holds=[(hold := OpenHold(4))])
+    book.add(first)
+    assert book.add(make_lease("b", "request", holds=[OpenHold(1)])) is first
+    assert not hold.is_held
+    assert (len(book), book.records) == (1, 1)
+    with pytest.raises(UnknownLeaseError):
+        book.release("a")
+    book.release("b")
+    assert book.add(make_lease("c", "request")) is None, "nothing is left to take the place of"
+    book.check_integrity()
+
+
+def test_what_a_second_plan_frees_counts_for_it(book: LeaseBook) -> None:
+    book.add(make_lease("a", "request", holds=[OpenHold(9)]))
+    book.add(make_lease("b"))
+    book.add(make_lease("c"))
+    book.add(make_lease("d", "request", holds=[OpenHold(10)]))
+    assert (len(book), book.records) == (3, 10)
+
+
+def test_a_second_plan_that_is_refused_leaves_the_first_alone(book: LeaseBook) -> None:
+    book.add(make_lease("a", "request", holds=[(hold := OpenHold(9))]))
+    with pytest.raises(LeaseLimitError):
+        book.add(make_lease("b", "request", holds=[OpenHold(11)]))
+    assert hold.is_held
+    assert is_there(book, "a")
+    assert book.records == 9
+
+
+def test_equal_request_ids_of_two_namespaces_are_two_requests(book: LeaseBook) -> None:
+    book.add(make_lease("a", "request"))
+    assert book.add(make_lease("b", "request", of=replace(NAMESPACE, name="other"))) is None
+    assert len(book) == 2
+
+
+def test_a_lease_lives_its_time_from_its_last_use(book: LeaseBook, clock: ManualClock) -> None:
+    book.add(make_lease("a", ttl_seconds=60))
+    clock.advance(59.5)
+    assert is_there(book, "a")
+    clock.advance(59.5)
+    assert book.expire() == []
+    assert is_there(book, "a")
+    clock.advance(60)
+    assert not is_there(book, "a")
+    assert len(book) == 1, "nobody has looked yet"
+    assert [lease.lease_id for lease in book.expire()] == ["a"]
+    assert len(book) == 0
+
+
+def test_only_what_is_over_ends(book: LeaseBook, clock: ManualClock) -> None:
+    holds = [OpenHold(1), OpenHold(1)]
+    book.add(make_lease("a", ttl_seconds=10, holds=[holds[0]]))
+    book.add(make_lease("b", ttl_seconds=20, holds=[holds[1]]))
+    clock.advance(10)
+    assert [lease.lease_id for lease in book.expire()] == ["a"]
+    assert [hold.is_held for hold in holds] == [False, True]
+    assert book.records == 1
+    book.check_integrity()
+
+
+def test_a_lease_that_is_over_can_still_be_released(book: LeaseBook, clock: ManualClock) -> None:
+    book.add(make_lease("a"))
+    clock.advance(61)
+    assert book.release("a").lease_id == "a"
+    for lease_id in ("a", "never given"):
+        with pytest.raises(UnknownLeaseError):
+            book.release(lease_id)
+
+
+def test_a_lease_in_use_does_not_end_however_late(book: LeaseBook, clock: ManualClock) -> None:
+    book.add(make_lease("a", holds=[(hold := OpenHold(1))]))
+    with book.use("a"):
+        clock.advance(1000)
+        assert book.expire() == []
+        assert is_there(book, "a"), "it lives for everybody"
+        assert hold.is_held
+    clock.advance(59)
+    assert is_there(book, "a"), "its time begins at the end of the use"
+
+
+def test_a_lease_released_in_use_is_let_go_after_the_last_use(book: LeaseBook) -> None:
+    book.add(make_lease("a", holds=[(hold := OpenHold(3))]))
+    with book.use("a"):
+        with book.use("a"):
+            book.release("a")
+            assert (len(book), book.records) == (0, 0)
+            assert not is_there(book, "a")
+        assert hold.is_held
+    assert not hold.is_held
+    book.check_integrity()
+
+
+def test_a_lease_whose_place_was_taken_in_use_is_let_go_after_it(book: LeaseBook) -> None:
+    book.add(make_lease("a", "request", holds=[(first := OpenHold(3))]))
+    with book.use("a"):
+        book.add(make_lease("b", "request", holds=[(second := OpenHold(2))]))
+        assert first.is_held
+    assert not first.is_held
+    assert second.is_held
+    assert book.records == 2
+    book.check_integrity()
+
+
+def test_a_use_that_fails_ends_all_the_same(book: LeaseBook, clock: ManualClock) -> None:
+    book.add(make_lease("a", holds=[(hold := OpenHold(1))]))
+    with pytest.raises(KeyError), book.use("a"):
+        raise KeyError
+    clock.advance(60)
+    assert len(book.expire()) == 1
+    assert not hold.is_held
+
+
+def test_a_stop_ends_everything(book: LeaseBook) -> None:
+    holds = [OpenHold(1), OpenHold(1)]
+    book.add(make_lease("a", holds=[holds[0]]))
+    book.add(make_lease("b", snapshot=holds[1]))
+    with book.use("a"):
+        assert {lease.lease_id for lease in book.release_all()} == {"a", "b"}
+        assert [hold.is_held for hold in holds] == [True, False]
+    assert not holds[0].is_held
+    assert (len(book), book.records, book.release_all()) == (0, 0, [])
+
+
+def test_accounts_that_do_not_add_up_are_found(book: LeaseBook) -> None:
+    lease = make_lease("a", holds=[OpenHold(2)])
+    book.add(lease)
+    lease.blocks[0].keep(0, 1)
+    with pytest.raises(AssertionError, match="leases hold 1 records, the book says 2"):
+        book.check_integrity()
+
+
+def test_threads_that_plan_fetch_release_and_expire_leave_nothing_behind(clock: ManualClock) -> None:
+    """A read within a use never meets a released hold, and in the end nothing is pinned."""
+    tier = MemoryTier(clock=clock, ttl_seconds=3600, budget_bytes=1 << 20)
+    ids = ids_of(records := make_records(range(8), size=100))
+    tier.write(records, durable=False)
+    book = LeaseBook(clock, max_leases=6, max_records=30)
+    numbers = itertools.count()
+    failures: list[BaseException] = []
+    outcomes: set[str] = set()
+
+    def hold_some(random: Random) -> Lease:
+        return make_lease(
+            f"lease {next(numbers)}",
+            f"request {random.randrange(8)}",
+            holds=[tier.hold(ids[: random.randint(0, 8)])],
+            ttl_seconds=random.choice([0.5, 5.0]),
+        )
+
+    def work(seed: int) -> None:
+        random, mine = Random(seed), [""]
+        try:
+            for _ in range(300):
+                one_call(random, mine)
+        except BaseException as error:  # noqa: BLE001 - the main thread reports whatever it was.
+            failures.append(error)
+
+    def one_call(random: Random, mine: list[str]) -> None:
+        what = random.choice(["add", "add", "use", "use", "use", "release", "expire", "pass"])
+        if what == "add":
+            lease = hold_some(random)
+            try:
+                book.add(lease)
+                mine.append(lease.lease_id)
+            except LeaseLimitError:
+                lease.let_go()
+                what = "limit"
+        elif what == "expire":
+            book.expire()
+        elif what == "pass":
+            clock.advance(0.2)
+        else:
+            try:
+                if what == "release":
+                    book.release(random.choice(mine[-4:]))
+                else:
+                    with book.use(random.choice(mine[-4:])) as lease:
+                        (hold,) = lease.blocks
+                        assert all(isinstance(found, Loaded) for found in hold.read(0, len(hold.entries)))
+            except UnknownLeaseError:
+                what = "unknown"
+        outcomes.add(what)
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert outcomes == {"add", "limit", "use", "release", "expire", "pass", "unknown"}
+    book.check_integrity()
+    book.release_all()
+    assert (len(book), book.records) == (0, 0)
+    assert tier.usage().pinned_bytes == 0
+    tier.check_integrity()
