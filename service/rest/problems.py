@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from service.leases.book import LeaseLimitError, UnknownLeaseError
 from service.namespaces import (
@@ -106,6 +107,7 @@ def install_handlers(app: FastAPI) -> None:
         ProblemError,
         RequestValidationError,
         HTTPException,
+        ClientDisconnect,
         UnknownLeaseError,
         LeaseLimitError,
         NamespaceError,
@@ -128,6 +130,8 @@ def _translate(error: Exception) -> ProblemError:
             return _from_validation(error)
         case HTTPException():
             return ProblemError(error.status_code, str(error.detail), headers=error.headers)
+        case ClientDisconnect():
+            return ProblemError(400, "the connection ended before the request was whole")
         case UnknownLeaseError():
             return ProblemError(404, f"no lease {error}: it was released or its time is over; ask for a plan again")
         case LeaseLimitError():
