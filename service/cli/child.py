@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import IO
 
@@ -54,13 +55,15 @@ class ServerProcess:
         # -P: a directory called `service` where the user happens to be is not this package.
         command = [sys.executable, "-P", "-m", "service.cli.main", "serve", *self._options]
         # A session of its own, so that a Ctrl-C meant for the parent does not stop the child first.
-        self._process = subprocess.Popen(
-            command, env=self._environment, stdout=subprocess.PIPE, stderr=self._stderr, start_new_session=True
-        )
         try:
+            with _interrupts_held():
+                self._process = subprocess.Popen(
+                    command, env=self._environment, stdout=subprocess.PIPE, stderr=self._stderr, start_new_session=True
+                )
             self.url = self._read_url(self._process)
         except BaseException:  # Nobody else stops a child whose start was interrupted, or went wrong.
-            self.stop()
+            if self._process is not None:
+                self.stop()
             raise
 
     def stop(self) -> int:
@@ -107,3 +110,21 @@ class ServerProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """SIGINT and SIGTERM arrive a moment later: one between a child's start and the note of it would orphan it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    held: list[int] = []
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    earlier = {number: signal.signal(number, lambda number, _: held.append(number)) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
+    if held:
+        signal.raise_signal(held[0])
