@@ -19,7 +19,7 @@ _URL = re.compile(r"kvshelf serves on (\S+)")
 
 
 class ServerProcess:
-    """``kvshelf serve`` as a child process; ``url`` is known once it is entered.
+    """``kvshelf serve`` as a child process. Once it is entered ``said`` is the line it printed, ``url`` where it is.
 
     Args:
         options: command-line options of ``kvshelf serve``.
@@ -41,7 +41,7 @@ class ServerProcess:
         self._environment = {**os.environ, **(environment or {})}
         self._stderr = stderr
         self._process: subprocess.Popen[bytes] | None = None
-        self.url = ""
+        self.url = self.said = ""
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
@@ -60,7 +60,8 @@ class ServerProcess:
                 self._process = subprocess.Popen(
                     command, env=self._environment, stdout=subprocess.PIPE, stderr=self._stderr, start_new_session=True
                 )
-            self.url = self._read_url(self._process)
+            self.said = self._read_line(self._process)
+            self.url = _url_in(self.said)
         except BaseException:  # Nobody else stops a child whose start was interrupted, or went wrong.
             if self._process is not None:
                 self.stop()
@@ -84,18 +85,15 @@ class ServerProcess:
                 self.process.stdout.close()
         return self.process.returncode
 
-    def _read_url(self, process: subprocess.Popen[bytes]) -> str:
-        """The URL of the line it prints once it answers; raises CommandError when that does not come."""
+    def _read_line(self, process: subprocess.Popen[bytes]) -> str:
+        """The line it prints once it answers; empty when it ends without, or takes too long and is killed."""
         watchdog = threading.Timer(START_SECONDS, process.kill)
-        watchdog.start()
+        watchdog.daemon = True  # An interrupt at a bad moment leaves it running; nobody is to wait for it then.
         try:
-            line = process.stdout.readline().decode() if process.stdout else ""
+            watchdog.start()
+            return process.stdout.readline().decode().rstrip("\n") if process.stdout else ""
         finally:
             watchdog.cancel()
-        found = _URL.match(line)
-        if found is None:
-            raise CommandError("the service did not start; its log above says why")
-        return found.group(1)
 
     def kill(self) -> None:
         """Kill it at once, as a crash would."""
@@ -110,6 +108,13 @@ class ServerProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
+
+
+def _url_in(line: str) -> str:
+    found = _URL.match(line)
+    if found is None:
+        raise CommandError("the service did not start; its log above says why")
+    return found.group(1)
 
 
 @contextmanager
