@@ -86,14 +86,15 @@ class Life:
             records.append(make_record(number, size=size, content=self.content, provenance=provenance))
             self.any.setdefault(number, set()).add(bytes(records[-1].payload))
             self.deleted.discard(number)
-            if not durable and look(self.tier, number) != [None]:
-                self.durable.pop(number, None)
         results = self.tier.write(records, durable=durable)
         if self.when_full is WhenFull.EVICT:
             assert WriteOutcome.FULL not in {result.outcome for result in results}
         if durable:
             kept = [n for n, result in zip(numbers, results, strict=True) if result.outcome is not WriteOutcome.FULL]
             self.durable |= {number: self.any[number] for number in kept}
+        for number, result in zip(numbers, results, strict=True):
+            if not durable and result.outcome is WriteOutcome.STORED:
+                self.durable.pop(number, None)  # the durable one was evicted to make room, or long before
         new = [number for number, result in zip(numbers, results, strict=True) if result.outcome in NEW]
         self.young = [*self.young, new if durable else []][-SAFE_CALLS:]
 
