@@ -33,4 +33,5 @@ def configure_logs(settings: ServerSettings) -> None:
     )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(formatter)
+    logging.captureWarnings(True)
     logging.basicConfig(handlers=[handler], level=max(level, logging.WARNING), force=True)

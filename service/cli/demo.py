@@ -63,7 +63,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     trace = read_trace(sample_path(), requests_limit=arguments.requests)
-    with _sigterm_interrupts(), tempfile.TemporaryDirectory(prefix="kvshelf-demo-") as directory:
+    with _signals_interrupt(), tempfile.TemporaryDirectory(prefix="kvshelf-demo-") as directory:
         try:
             with _server(Path(directory), arguments.speed) as server:
                 _introduce(server.url, trace, arguments.speed)
@@ -80,17 +80,19 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 @contextmanager
-def _sigterm_interrupts() -> Iterator[None]:
-    """SIGTERM is as good as Ctrl-C: no service and no directory is left behind."""
+def _signals_interrupt() -> Iterator[None]:
+    """SIGTERM, and a terminal that is closed, are as good as Ctrl-C: no service and no directory is left behind."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    earlier = signal.signal(signal.SIGTERM, interrupt)
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    earlier = {number: signal.signal(number, interrupt) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, earlier)
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
 
 
 def _server(directory: Path, speed: float) -> ServerProcess:

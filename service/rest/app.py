@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import FastAPI
 
 from service.rest.context import Context
-from service.rest.drain import Drain
+from service.rest.drain import ANSWERED_WHILE_DRAINING, Drain
 from service.rest.problems import Problem, install_handlers, problem_responses
 from service.rest.routes import leases, namespaces, operate, plans, records, stores
 from service.shelf.parts import Parts
@@ -32,15 +32,19 @@ def create_app(parts: Parts) -> FastAPI:
 
 
 def _with_problems(schema: dict[str, Any]) -> dict[str, Any]:
-    """Add the problem document to the OpenAPI schemas, and let it stand for FastAPI's own validation error."""
+    """Add the problem document to the OpenAPI schemas, and let it stand for FastAPI's own validation error.
+
+    Every operation may be refused while the service stops.
+    """
     components = schema.setdefault("components", {}).setdefault("schemas", {})
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
     components.update(problem.pop("$defs", {}))
     components["Problem"] = problem
-    for operations in schema["paths"].values():
+    for path, operations in schema["paths"].items():
         for operation in operations.values():
-            if "422" in operation["responses"]:
-                operation["responses"] |= {"422": problem_responses(422)[422]}
+            statuses = {422} if "422" in operation["responses"] else set()
+            statuses |= {503} if path not in ANSWERED_WHILE_DRAINING else set()
+            operation["responses"] |= {str(status): problem_responses(status)[status] for status in statuses}
     for unused in ("HTTPValidationError", "ValidationError"):
         components.pop(unused, None)
     return schema

@@ -59,6 +59,7 @@ def test_it_ends_by_itself(tmp_path: Path) -> None:
     [
         (["--speed", "1"], [signal.SIGINT], 130),
         (["--speed", "1"], [signal.SIGTERM], 130),
+        (["--speed", "1"], [signal.SIGHUP], 130),
         (["--speed", "1"], [signal.SIGINT, signal.SIGINT], 130),
         (["--speed", "10000", "--requests", "2", "--keep"], [signal.SIGINT], 0),
     ],

@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from service.rest.drain import ANSWERED_WHILE_DRAINING
 from tests.support.engine import fetch, plan, register, release, tokens
 
 PROMTOOL = os.environ.get("KVSHELF_TEST_PROMTOOL", "promtool")
@@ -101,6 +102,7 @@ def test_openapi_is_complete(http: httpx.Client) -> None:
     for name, operation in found.items():
         assert operation["summary"], name
         assert operation["description"], name
+        assert "503" in operation["responses"] or name.removeprefix("get ") in ANSWERED_WHILE_DRAINING, name
         for status, response in operation["responses"].items():
             if int(status) >= 400:
                 assert set(response["content"]) == {"application/problem+json"}, (name, status)
