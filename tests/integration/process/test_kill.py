@@ -129,11 +129,10 @@ def test_ten_kills_lose_nothing_that_was_acknowledged(serve: Serve) -> None:
     with Client(served.url) as client:
         namespace = client.register_namespace("kill", SPEC)
     earlier: dict[int, int] = {}
-    starts: list[float] = []
     for round_number in range(KILLS):
         ledger = Ledger(namespace)
         kill_while_storing(served, ledger, round_number)
-        starts.append(served.start())
+        served.start()
         with Client(served.url) as client:
             found = {number: fetched_blocks(client, ledger, number) for number in ledger.sent}
         assert {number for number, blocks in found.items() if blocks == BLOCKS_A_STORE} >= ledger.acknowledged
@@ -143,7 +142,6 @@ def test_ten_kills_lose_nothing_that_was_acknowledged(serve: Serve) -> None:
         records = sum(earlier.values())
         assert (usage["records"], usage["live_bytes"]) == (records, records * BYTES_PER_TOKEN * BLOCK)
         assert usage["owners"] == {"kill": usage["live_bytes"]}
-    assert min(starts) < 2
 
     served.kill()
     check_offline(served, sum(earlier.values()))

@@ -1,13 +1,15 @@
 """A start is quick however much is stored."""
 
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 from storage.base import WriteOutcome
 from storage.clock import SystemClock
 from storage.ssd import SsdTier
-from tests.integration.process.conftest import Serve
 from tests.support.records import make_id, make_record
-from tests.support.served import SMALL_BUDGET_BYTES
+from tests.support.served import SMALL_BUDGET_BYTES, Served
 
 RECORDS = 100_000
 READY_SECONDS = 2.0
@@ -24,19 +26,23 @@ def fill(directory: Path) -> None:
     tier.close()
 
 
-def test_100_000_small_records_are_ready_in_two_seconds(serve: Serve) -> None:
-    """From the start of the process to the first answer, after a kill each time; the quickest of three counts."""
-    served = serve()
-    assert served.stop() == 0
-    fill(served.data_dir)
-    seconds = []
-    for _ in range(STARTS):
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    made = Served(tmp_path)
+    fill(made.data_dir)
+    yield made
+    made.close()
+
+
+def test_100_000_small_records_are_ready_in_two_seconds_after_a_kill(served: Served) -> None:
+    """From the start of the process to its first answer. On a busy machine the best of three counts."""
+    served.start()
+    served.kill()
+    seconds: list[float] = []
+    while len(seconds) < STARTS and min(seconds, default=READY_SECONDS) >= READY_SECONDS:
         seconds.append(served.start())
         usage = served.http.get("/v1/stats").json()["tiers"]["ssd"]
-        assert (usage["records"], usage["live_bytes"], usage["owners"]) == (
-            RECORDS,
-            RECORDS * 64,
-            {"many": RECORDS * 64},
-        )
+        assert (usage["records"], usage["live_bytes"]) == (RECORDS, RECORDS * 64)
+        assert usage["owners"] == {"many": RECORDS * 64}
         served.kill()
     assert min(seconds) < READY_SECONDS, seconds
