@@ -58,6 +58,7 @@ class _Server(uvicorn.Server):
         self._stop_asked = stop_asked
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen, and say so, unless a stop was asked for while the service was being opened."""
         await super().startup(sockets)
         if self._stop_asked.is_set():
             self.should_exit = True
@@ -71,6 +72,7 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Refuse what is new while what is under way ends, at most for the drain's time; then close."""
         self._context.is_draining = True
         deadline = self._clock.monotonic() + self._drain_seconds
         while self._is_to_wait(deadline):  # noqa: ASYNC110 - a signal handler cannot set an event of the loop

@@ -162,6 +162,7 @@ def load_settings(
             dotenv_settings: PydanticBaseSettingsSource,
             file_secret_settings: PydanticBaseSettingsSource,
         ) -> tuple[PydanticBaseSettingsSource, ...]:
+            """The flags, then the environment, then the file: the first that has a setting wins."""
             return (init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=document))
 
     try:

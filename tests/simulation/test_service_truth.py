@@ -89,7 +89,7 @@ def play(
                 for _ in range(steps):
                     world.step()
                 world.finish()
-            except Exception as error:
+            except Exception as error:  # Whatever went wrong is told with the seed that repeats it.
                 raise AssertionError(f"seed {seed}, step {world.steps}: {error}") from error
             finally:
                 factory.close()
