@@ -23,7 +23,7 @@ from kvshelf_client.connection import Buffer, Connections, finishing, read_docum
 from kvshelf_client.documents import Document
 from kvshelf_client.errors import FrameError
 from kvshelf_client.fetching import read_frames
-from kvshelf_client.frames import MEDIA_TYPE, Frame
+from kvshelf_client.frames import KEY_BYTES, MEDIA_TYPE, Frame, check_key
 from kvshelf_client.upload import StoreRecord, body_length_bytes, frame_parts
 from kvshelf_client.words import RecordClass
 
@@ -62,8 +62,9 @@ class Client:
     """A client of one service.
 
     Every method raises :class:`~kvshelf_client.errors.ServiceError` when the service answers with an error,
-    ``UnreachableError`` when it does not answer, and ``AnswerError`` when the answer is not understood. Threads may
-    share a client; each call under way has a connection of its own.
+    ``UnreachableError`` when it does not answer, and ``AnswerError`` when the answer is not understood. Keys and hashes
+    have 32 bytes; one that does not is a ValueError, and nothing is sent. Threads may share a client; each call under
+    way has a connection of its own.
 
     Args:
         url: the service's address, such as ``http://127.0.0.1:8710``.
@@ -108,7 +109,7 @@ class Client:
         namespace: str,
         *,
         tokens: Buffer | None = None,
-        hashes: Sequence[bytes] | bytes | None = None,
+        hashes: Sequence[bytes] | Buffer | None = None,
         prompt_tokens: int | None = None,
         request_id: str | None = None,
         hbm_tokens: int | None = None,
@@ -139,7 +140,7 @@ class Client:
             "lease_ttl_seconds": lease_ttl_seconds,
             "extra": extra.hex() or None,
         }
-        body: Buffer = tokens if tokens is not None else _joined(hashes or b"")
+        body: Buffer = tokens if tokens is not None else _joined(hashes if hashes is not None else b"")
         kind = _OCTETS if tokens is not None else HASHES_MEDIA_TYPE
         path = _namespace_path(namespace) + "/plan" + _query(query)
         return plan_of(self._connections.document("POST", path, body, kind, retry=True))
@@ -176,11 +177,14 @@ class Client:
 
         A sequence is sent with its length ahead, any other iterable chunked as it comes. ``plan_id`` names the plan, or
         the fallback, that ran; ``supersedes`` the key of the session's previous snapshot.
+
+        Raises:
+            ValueError: a field of a record, or ``supersedes``, is out of range. Of a sequence nothing has been sent.
         """
         query = {
             "plan_id": plan_id,
             "durability": "durable" if durable else "relaxed",
-            "supersedes": supersedes.hex() if supersedes else None,
+            "supersedes": None if supersedes is None else _hex_key(supersedes, "supersedes"),
         }
         headers = {"content-type": MEDIA_TYPE}
         if isinstance(records, Sequence):
@@ -218,7 +222,8 @@ class Client:
         return Health(document.text("status"), [str(cause) for cause in document.items("causes")])
 
     def _keys_call(self, namespace: str, verb: str, record_class: RecordClass, keys: Iterable[bytes]) -> Document:
-        body = json.dumps({"class": record_class.name.lower(), "keys": [key.hex() for key in keys]}).encode()
+        texts = [_hex_key(key, f"keys[{index}]") for index, key in enumerate(keys)]
+        body = json.dumps({"class": record_class.name.lower(), "keys": texts}).encode()
         return self._connections.document("POST", f"{_namespace_path(namespace)}/{verb}", body, _JSON, retry=True)
 
 
@@ -237,8 +242,19 @@ def _namespace_path(name: str) -> str:
     return f"/v1/namespaces/{quote(name, safe='')}"
 
 
-def _joined(hashes: Sequence[bytes] | bytes) -> bytes:
-    return hashes if isinstance(hashes, bytes) else b"".join(hashes)
+def _joined(hashes: Sequence[bytes] | Buffer) -> Buffer:
+    if isinstance(hashes, (bytes, bytearray, memoryview)):
+        if len(hashes) % KEY_BYTES:
+            raise ValueError(f"hashes have {KEY_BYTES} bytes each, got {len(hashes)} bytes")
+        return hashes
+    for index, each in enumerate(hashes):
+        check_key(each, f"hashes[{index}]")
+    return b"".join(hashes)
+
+
+def _hex_key(key: bytes, field: str) -> str:
+    check_key(key, field)
+    return key.hex()
 
 
 def _query(values: Mapping[str, object]) -> str:

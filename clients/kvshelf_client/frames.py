@@ -39,6 +39,7 @@ KEY_BYTES = 32
 _MAGIC = b"KVSF"
 _FIELDS = struct.Struct("<4sBBBBHHIQQ32sQ")
 _HEADER_CHECKSUM = struct.Struct("<Q")
+_FIELD_BITS = {"shard": 16, "end_tokens": 32, "length_bytes": 64, "generation": 64, "checksum": 64}
 
 
 class FrameKind(IntEnum):
@@ -75,22 +76,47 @@ def checksum_of(payload: bytes | bytearray | memoryview) -> int:
     return xxhash.xxh3_64_intdigest(payload)
 
 
+def check_key(key: bytes, field: str) -> None:
+    """Raises ValueError, which names ``field``, unless ``key`` is a key, hash or fingerprint of 32 bytes."""
+    if not isinstance(key, (bytes, bytearray, memoryview)):
+        raise ValueError(f"{field} has {KEY_BYTES} bytes, got {type(key).__name__}")
+    if memoryview(key).nbytes != KEY_BYTES:
+        raise ValueError(f"{field} has {KEY_BYTES} bytes, got {memoryview(key).nbytes}")
+
+
+def check_header(header: FrameHeader) -> None:
+    """Raises ValueError, which names the field, when a field does not fit the header's table."""
+    check_key(header.key, "key")
+    for field, bits in _FIELD_BITS.items():
+        value = getattr(header, field)
+        if not hasattr(value, "__index__") or not 0 <= value < 1 << bits:
+            raise ValueError(f"{field} is a whole number from 0 to {(1 << bits) - 1}, got {value!r}")
+    if header.provenance is None and header.kind != FrameKind.FALLBACK:
+        raise ValueError("provenance is needed for a block and a snapshot")
+
+
 def pack_header(header: FrameHeader) -> bytes:
-    """Encode a header to its 80 bytes."""
-    fields = _FIELDS.pack(
-        _MAGIC,
-        WIRE_VERSION,
-        header.kind,
-        header.provenance or 0,
-        header.miss.code if header.miss else 0,
-        header.shard,
-        0,
-        header.end_tokens,
-        header.length_bytes,
-        header.generation,
-        header.key,
-        header.checksum,
-    )
+    """Encode a header to its 80 bytes; raises ValueError as :func:`check_header`."""
+    if type(header.key) is not bytes or len(header.key) != KEY_BYTES or header.provenance is None:
+        check_header(header)
+    try:
+        fields = _FIELDS.pack(
+            _MAGIC,
+            WIRE_VERSION,
+            header.kind,
+            header.provenance or 0,
+            header.miss.code if header.miss else 0,
+            header.shard,
+            0,
+            header.end_tokens,
+            header.length_bytes,
+            header.generation,
+            bytes(header.key),
+            header.checksum,
+        )
+    except struct.error:
+        check_header(header)
+        raise
     return fields + _HEADER_CHECKSUM.pack(checksum_of(fields))
 
 

@@ -8,6 +8,8 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 
+from kvshelf_client.frames import check_key
+
 TOKEN_BYTES = 4
 _FINGERPRINT_DOMAIN = b"kvshelf namespace v1\n"
 
@@ -31,8 +33,10 @@ def block_keys(fingerprint: bytes, tokens: bytes | memoryview, block_tokens: int
         extra: bytes that go into every block's hash, such as an adapter's or an image's digest.
 
     Raises:
-        ValueError: ``tokens`` is no whole number of u32, or ``block_tokens`` is below 1.
+        ValueError: ``tokens`` is no whole number of u32, ``block_tokens`` is below 1, or the fingerprint is of
+            another length.
     """
+    check_key(fingerprint, "fingerprint")
     view = memoryview(tokens).cast("B")
     if len(view) % TOKEN_BYTES:
         raise ValueError(f"tokens are u32 little-endian: {len(view)} bytes is no multiple of {TOKEN_BYTES}")
@@ -61,7 +65,15 @@ def bind_hashes(fingerprint: bytes, hashes: Sequence[bytes], hashes_per_block: i
         fingerprint: the namespace's fingerprint, 32 bytes.
         hashes: one chained hash a sub-block of ``hash_block_tokens`` tokens, in order.
         hashes_per_block: ``block_tokens // hash_block_tokens``, at least 1.
+
+    Raises:
+        ValueError: the fingerprint or a hash is of another length than 32 bytes, or ``hashes_per_block`` is below 1.
     """
+    check_key(fingerprint, "fingerprint")
+    if hashes_per_block < 1:
+        raise ValueError(f"hashes_per_block must be at least 1, got {hashes_per_block}")
+    for index, each in enumerate(hashes):
+        check_key(each, f"hashes[{index}]")
     sha256 = hashlib.sha256
     return [
         sha256(fingerprint + hashes[last]).digest()

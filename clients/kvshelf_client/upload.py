@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from kvshelf_client.frames import HEADER_BYTES, FrameHeader, FrameKind, checksum_of, pack_header
+from kvshelf_client.frames import HEADER_BYTES, FrameHeader, FrameKind, check_header, checksum_of, pack_header
 from kvshelf_client.words import Provenance, RecordClass
 
 _GATHER_BYTES = 64 * 1024
@@ -25,26 +25,29 @@ class StoreRecord(NamedTuple):
 
 
 def body_length_bytes(records: Iterable[StoreRecord]) -> int:
-    """The length of the frames of ``records`` on the wire."""
-    return sum(HEADER_BYTES + memoryview(record.payload).nbytes for record in records)
+    """The length of the frames of ``records`` on the wire.
+
+    Raises:
+        ValueError: a field of a record is out of range; it is named. So nothing has been sent by then.
+    """
+    total = 0
+    for record in records:
+        length = memoryview(record.payload).nbytes
+        check_header(_header(record, length, 0))
+        total += HEADER_BYTES + length
+    return total
 
 
 def frame_parts(records: Iterable[StoreRecord]) -> Iterator[bytearray | memoryview]:
-    """The frames of ``records`` in parts of about 64 KiB, or a large payload alone; none of them is empty."""
+    """The frames of ``records`` in parts of about 64 KiB, or a large payload alone; none of them is empty.
+
+    Raises:
+        ValueError: a field of a record is out of range; it is named.
+    """
     gathered = bytearray()
     for record in records:
         payload = memoryview(record.payload).cast("B")
-        gathered += pack_header(
-            FrameHeader(
-                FrameKind(record.record_class),
-                record.key,
-                len(payload),
-                checksum_of(payload),
-                record.provenance,
-                record.shard,
-                record.end_tokens,
-            )
-        )
+        gathered += pack_header(_header(record, len(payload), checksum_of(payload)))
         if len(payload) < _LARGE_PAYLOAD_BYTES:
             gathered += payload
             if len(gathered) < _GATHER_BYTES:
@@ -55,3 +58,15 @@ def frame_parts(records: Iterable[StoreRecord]) -> Iterator[bytearray | memoryvi
             yield payload
     if gathered:
         yield gathered
+
+
+def _header(record: StoreRecord, length_bytes: int, checksum: int) -> FrameHeader:
+    return FrameHeader(
+        FrameKind(record.record_class),
+        record.key,
+        length_bytes,
+        checksum,
+        record.provenance,
+        record.shard,
+        record.end_tokens,
+    )
