@@ -116,10 +116,14 @@ class StoreOutcome(NamedTuple):
 
 
 class StoreResult(NamedTuple):
-    """The outcomes of a store in the order sent, and how many there were of each."""
+    """The outcomes of a store in the order sent, and how many there were of each.
+
+    ``plan_known`` is False when the store named no plan, or one that is not known (then nothing is exact).
+    """
 
     outcomes: list[StoreOutcome]
     counts: dict[str, int]
+    plan_known: bool
 
 
 class Health(NamedTuple):
@@ -227,4 +231,4 @@ def store_result_of(document: Document) -> StoreResult:
         )
         for item in document.documents("outcomes")
     ]
-    return StoreResult(outcomes, document.counts("counts"))
+    return StoreResult(outcomes, document.counts("counts"), document.flag("plan_known"))

@@ -21,7 +21,7 @@ from kvshelf_client.answers import (
 )
 from kvshelf_client.connection import Buffer, Connections, finishing, read_document
 from kvshelf_client.documents import Document
-from kvshelf_client.errors import FrameError
+from kvshelf_client.errors import FrameError, ServiceError
 from kvshelf_client.fetching import read_frames
 from kvshelf_client.frames import KEY_BYTES, MEDIA_TYPE, Frame, check_key
 from kvshelf_client.upload import StoreRecord, body_length_bytes, frame_parts
@@ -207,10 +207,18 @@ class Client:
             answer.read()
 
     def release(self, lease_id: str, *, ran: str | None = None) -> None:
-        """Give a lease back, and say what the request ran: ``plan``, ``fallback`` or ``cold``."""
+        """Give a lease back, and say what the request ran: ``plan``, ``fallback`` or ``cold``.
+
+        A lease that is unknown is a ServiceError of status 404, but not where the connection broke under a first try:
+        then that one is taken to have released it.
+        """
         path = f"/v1/leases/{quote(lease_id, safe='')}" + _query({"ran": ran})
-        with finishing(self._connections.call("DELETE", path, retry=True)) as answer:
-            answer.read()
+        try:
+            with finishing(self._connections.call("DELETE", path, retry=True)) as answer:
+                answer.read()
+        except ServiceError as error:
+            if error.status != 404 or not error.retried:
+                raise
 
     def stats(self) -> dict[str, object]:
         """What the service says of itself."""

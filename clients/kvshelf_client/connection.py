@@ -109,7 +109,7 @@ class Connections:
         have been closed by the service.
 
         Raises:
-            ServiceError: the answer is an error; its body has been read.
+            ServiceError: the answer is an error; its body has been read. ``retried`` is set when it answers a retry.
             UnreachableError: there was no answer.
         """
         whole = {"content-length": str(len(body)), **(headers or {})} if body or method in ("POST", "PUT") else headers
@@ -120,6 +120,9 @@ class Connections:
                 raise self.unreachable(error.cause) from error
         try:
             return self._exchange(self._fresh(), method, path, [body] if body else (), whole or {})
+        except ServiceError as error:
+            error.retried = True
+            raise
         except _StaleConnectionError as error:
             raise self.unreachable(error.cause) from error
 

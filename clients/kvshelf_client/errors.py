@@ -12,12 +12,14 @@ class FrameError(KvshelfError):
 class ServiceError(KvshelfError):
     """The service answered with a problem document (RFC 9457).
 
-    ``status`` is the HTTP status, ``problem`` the decoded document (an empty dict when the body was none).
+    ``status`` is the HTTP status, ``problem`` the decoded document (an empty dict when the body was none). ``retried``
+    says that the request was sent twice, since the connection broke under it: the first one may have been done.
     """
 
     def __init__(self, status: int, problem: dict[str, object]) -> None:
         self.status = status
         self.problem = problem
+        self.retried = False
         detail = problem.get("detail") or problem.get("title") or "no detail given"
         super().__init__(f"HTTP {status}: {detail}")
 

@@ -32,7 +32,7 @@ def test_an_error_answer_keeps_the_connection() -> None:
 
 def test_a_connection_closed_while_idle_is_noticed_before_it_is_used() -> None:
     """Also a store, which is never sent twice, gets through."""
-    stored = answer(b'{"outcomes": [], "counts": {}}')
+    stored = answer(b'{"outcomes": [], "counts": {}, "plan_known": true}')
     with ScriptedServer([Reply(_OK, close=True), Reply(stored)]) as server, Client(server.url) as client:
         client.stats()
         assert server.closed_connections.acquire(timeout=20)

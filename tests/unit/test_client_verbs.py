@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from kvshelf_client.client import HASHES_MEDIA_TYPE, Client, NamespaceSpec, fallback_of
-from kvshelf_client.errors import FrameError, UnreachableError
+from kvshelf_client.errors import FrameError, ServiceError, UnreachableError
 from kvshelf_client.frames import MEDIA_TYPE, Frame, FrameAssembler, FrameHeader, FrameKind, checksum_of, pack_header
 from kvshelf_client.upload import StoreRecord
 from kvshelf_client.words import MissReason, Provenance, RecordClass
@@ -214,12 +214,13 @@ def test_store(chunked: bool) -> None:
         yield from _RECORDS
 
     outcome = {"key": "61" * 32, "shard": 1, "class": "block", "outcome": "refused", "reason": "below_write_floor"}
-    body = {"outcomes": [outcome], "counts": {"refused": 1}}
+    body = {"outcomes": [outcome], "counts": {"refused": 1}, "plan_known": chunked}
     with ScriptedServer([Reply(answer(json.dumps(body).encode()))]) as server, Client(server.url) as client:
         result = client.store(
             "n", generated() if chunked else _RECORDS, plan_id="p1", durable=False, supersedes=b"\xcc" * 32
         )
     assert result.counts == {"refused": 1}
+    assert result.plan_known is chunked
     assert result.outcomes[0] == (b"a" * 32, 1, "block", "refused", "below_write_floor", None, 0)
     seen = server.seen[0]
     assert seen.target == f"/v1/namespaces/n/store?plan_id=p1&durability=relaxed&supersedes={'cc' * 32}"
@@ -254,6 +255,44 @@ def test_touch_delete_renew_and_release() -> None:
     ]
     assert json.loads(server.seen[0].body) == {"class": "snapshot", "keys": ["61" * 32]}
     assert {seen.connection for seen in server.seen} == {0}
+
+
+@pytest.mark.parametrize(("fallback", "query"), [(True, "?shard=2&fallback=true"), (False, "?shard=2")])
+def test_fetch_asks_for_the_fallback(fallback: bool, query: str) -> None:
+    with ScriptedServer([_frames_answer()]) as server, Client(server.url) as client:
+        assert list(client.fetch("l1", shard=2, fallback=fallback)) == []
+    assert server.seen[0].target == "/v1/leases/l1/fetch" + query
+
+
+_GONE = Reply(answer(b'{"detail": "no lease l1"}', "404 Not Found"))
+
+
+def test_a_release_that_is_done_before_its_retry_is_done() -> None:
+    """The connection, kept from the call before, breaks when the release has arrived and nothing was answered yet."""
+    with ScriptedServer([Reply(answer(b"{}")), Reply(b"", close=True), _GONE]) as server, Client(server.url) as client:
+        client.stats()
+        client.release("l1")
+    assert [(seen.connection, seen.method) for seen in server.seen] == [(0, "GET"), (0, "DELETE"), (1, "DELETE")]
+
+
+def test_a_release_of_an_unknown_lease_is_an_error() -> None:
+    with ScriptedServer([Reply(answer(b"{}")), _GONE]) as server, Client(server.url) as client:
+        client.stats()
+        with pytest.raises(ServiceError, match="no lease l1") as caught:
+            client.release("l1")
+    assert not caught.value.retried
+
+
+def test_another_error_of_a_retried_release_is_raised() -> None:
+    stopping = Reply(answer(b"{}", "503 Service Unavailable"))
+    with (
+        ScriptedServer([Reply(answer(b"{}")), Reply(b"", close=True), stopping]) as server,
+        Client(server.url) as client,
+    ):
+        client.stats()
+        with pytest.raises(ServiceError, match="503") as caught:
+            client.release("l1")
+    assert caught.value.retried
 
 
 def test_health() -> None:

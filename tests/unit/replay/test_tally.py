@@ -52,7 +52,7 @@ def test_only_what_was_taken_in_counts_as_stored_bytes() -> None:
     words = [("block", "stored"), ("block", "replaced"), ("block", "duplicate"), ("block", "refused")]
     words += [("snapshot", "stored"), ("snapshot", "lost")]
     outcomes = [StoreOutcome(bytes(32), 0, kind, outcome, None, None, 0) for kind, outcome in words]
-    tally.stored(StoreResult(outcomes, {}), block_bytes=10, snapshot_bytes=300)
+    tally.stored(StoreResult(outcomes, {}, plan_known=True), block_bytes=10, snapshot_bytes=300)
     assert tally.stored_bytes == 320
     assert tally.outcomes == {"stored": 2, "replaced": 1, "duplicate": 1, "refused": 1, "lost": 1}
 
