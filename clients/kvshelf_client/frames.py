@@ -35,6 +35,8 @@ MEDIA_TYPE = "application/vnd.kvshelf.frames.v1"
 WIRE_VERSION = 1
 HEADER_BYTES = 80
 KEY_BYTES = 32
+PROMISED_BYTES = 1 << 20
+"""The most memory an assembler takes on a header's word; a longer payload takes memory as it arrives."""
 
 _MAGIC = b"KVSF"
 _FIELDS = struct.Struct("<4sBBBBHHIQQ32sQ")
@@ -159,6 +161,8 @@ def unpack_header(data: bytes | bytearray | memoryview) -> FrameHeader:
 class FrameAssembler:
     """Put frames together from chunks of any size, as they arrive.
 
+    Memory follows what was received: a payload of up to ``PROMISED_BYTES`` gets its buffer at once, a longer one grows.
+
     Args:
         max_payload_bytes: a header that announces more is refused before a byte of memory is taken for it.
     """
@@ -198,13 +202,19 @@ class FrameAssembler:
             if header.length_bytes > self._max_payload_bytes:
                 raise FrameError(f"a payload of {header.length_bytes} bytes is over {self._max_payload_bytes} bytes")
             self._header, self._filled = header, 0
-            self._payload = bytearray(header.length_bytes)
+            self._payload = bytearray(header.length_bytes if header.length_bytes <= PROMISED_BYTES else 0)
             self._head.clear()
         return rest[missing:]
 
     def _feed_payload(self, rest: memoryview) -> memoryview:
-        part = rest[: len(self._payload) - self._filled]
-        self._payload[self._filled : self._filled + len(part)] = part
+        length = self._header.length_bytes if self._header is not None else 0
+        part = rest[: length - self._filled]
+        if length <= PROMISED_BYTES:
+            memoryview(self._payload)[self._filled : self._filled + len(part)] = (
+                part  # A bytearray would copy it twice.
+            )
+        else:
+            self._payload += part  # Grows by an eighth at a time, and the allocator moves pages, not bytes.
         self._filled += len(part)
         return rest[len(part) :]
 

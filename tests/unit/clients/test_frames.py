@@ -1,6 +1,7 @@
 """Frames survive any cut of their stream, and nothing else is taken for one."""
 
 import struct
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from kvshelf_client.errors import FrameError
 from kvshelf_client.frames import (
     HEADER_BYTES,
+    PROMISED_BYTES,
     Frame,
     FrameAssembler,
     FrameHeader,
@@ -166,3 +168,30 @@ def test_an_absurd_length_takes_no_memory() -> None:
     header, _ = frame(b"", length_bytes=2**63)
     with pytest.raises(FrameError, match="over 100"):
         list(FrameAssembler(100).feed(pack_header(header)))
+
+
+@pytest.mark.parametrize("chunks", [0, 1, 100])
+def test_a_long_payload_takes_memory_as_it_arrives(chunks: int) -> None:
+    header, _ = frame(b"", length_bytes=1 << 30)
+    assembler, chunk = FrameAssembler(1 << 30), bytes(1 << 16)
+    tracemalloc.start()
+    try:
+        for data in (pack_header(header), *[chunk] * chunks):
+            assert list(assembler.feed(data)) == []
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken <= chunks * len(chunk) * 9 // 8 + 10_000
+
+
+@pytest.mark.parametrize("length", [PROMISED_BYTES - 1, PROMISED_BYTES, PROMISED_BYTES + 1, 3 * PROMISED_BYTES + 7])
+@pytest.mark.parametrize("size", [1 << 16, 100_003, 1 << 24])
+def test_long_payloads_come_whole(length: int, size: int) -> None:
+    payload = bytes(range(251)) * (length // 251 + 1)
+    sent = [frame(payload[:length]), frame(b"after"), frame(payload[:length], shard=1)]
+    data = b"".join(packed for _, packed in sent)
+    assembler = FrameAssembler(length)
+    frames = [made for start in range(0, len(data), size) for made in assembler.feed(data[start : start + size])]
+    assert [made.header for made in frames] == [header for header, _ in sent]
+    assert [bytes(made.payload) for made in frames] == [payload[:length], b"after", payload[:length]]
+    assert assembler.at_boundary
