@@ -1,10 +1,12 @@
 """Answer a fetch: the records a lease holds, as frames, read in batches as they are sent."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kvshelf_client.frames import HEADER_BYTES, FrameHeader, FrameKind, checksum_of, pack_header
 from kvshelf_client.words import MissReason, Provenance
+from service.leases.book import UnknownLeaseError
 from service.leases.lease import Lease
 from service.planner.base import Load
 from service.shelf.parts import Parts
@@ -18,7 +20,8 @@ BATCH_RECORDS = 128
 
 @dataclass(frozen=True, slots=True)
 class Fetch:
-    """A fetch under way. ``batches`` does blocking work at each step; its buffers add up to ``length_bytes``.
+    """A fetch under way. ``batches`` does blocking work at each step; its buffers add up to ``length_bytes``, also when
+    the lease ends on the way: what can no longer be read is a miss.
 
     ``fell_back`` says that a snapshot was gone and the fallback is what is sent.
     """
@@ -26,6 +29,21 @@ class Fetch:
     fell_back: bool
     length_bytes: int
     batches: Iterator[list[Payload]]
+
+
+class _Announced(NamedTuple):
+    """The blocks a fetch has announced. Their places and lengths stand, whatever becomes of the lease meanwhile.
+
+    ``keys`` and each shard's ``entries`` are of the same blocks; the first starts at ``start_tokens`` of the prompt and
+    is at ``position`` of each shard's hold.
+    """
+
+    lease_id: str
+    position: int
+    start_tokens: int
+    block_tokens: int
+    keys: Sequence[bytes]
+    entries: dict[int, list[Entry | Miss]]
 
 
 class NoSuchShardError(ValueError):
@@ -55,14 +73,14 @@ def open_fetch(
         if fell_back:
             head = [_fallback_frame(describe(lease))]
         parts.metrics.fetches.labels("fallback" if fell_back else "plan").inc()
-        wanted = _block_range(lease, answer.plan.load)
+        announced = _announce(lease, answer.plan.load, shards)
         length = sum(map(len, head)) + sum(
             HEADER_BYTES + entry.length_bytes
-            for at in shards
-            for entry in (lease.blocks[at].entries[wanted.start : wanted.stop] if wanted else ())
+            for entries in announced.entries.values()
+            for entry in entries
             if isinstance(entry, Entry)
         )
-        return Fetch(fell_back, length, _batches(parts, lease_id, shards, wanted, head))
+        return Fetch(fell_back, length, _batches(parts, announced, head))
 
 
 def _shards(lease: Lease, shard: int | None) -> range:
@@ -73,12 +91,18 @@ def _shards(lease: Lease, shard: int | None) -> range:
     return range(shard, shard + 1)
 
 
-def _block_range(lease: Lease, load: Load) -> range:
-    """The entries of each shard's hold that are to be loaded."""
+def _announce(lease: Lease, load: Load, shards: range) -> _Announced:
     tokens = lease.namespace.layout.block_tokens
-    if load.global_end <= load.global_start:
-        return range(0)
-    return range(load.global_start // tokens - lease.first_block, load.global_end // tokens - lease.first_block)
+    first, last = load.global_start // tokens, max(load.global_start, load.global_end) // tokens
+    start, end = first - lease.first_block, last - lease.first_block
+    return _Announced(
+        lease.lease_id,
+        start,
+        first * tokens,
+        tokens,
+        lease.keys[first:last],
+        {shard: lease.blocks[shard].entries[start:end] for shard in shards} if first < last else {},
+    )
 
 
 def _read_snapshots(parts: Parts, lease: Lease, shards: range) -> list[Payload]:
@@ -129,44 +153,49 @@ def _use_snapshot(parts: Parts, entries: list[Entry], hold: Hold) -> None:
             parts.snapshots.delete([earlier], cause="superseded")
 
 
-def _batches(parts: Parts, lease_id: str, shards: range, wanted: range, head: list[Payload]) -> Iterator[list[Payload]]:
+def _batches(parts: Parts, announced: _Announced, head: list[Payload]) -> Iterator[list[Payload]]:
     """The head, then the blocks shard by shard. The lease is in use while a batch is read, not while it is sent."""
     if head:
         yield head
-    for shard in shards:
-        start = wanted.start
-        while start < wanted.stop:
-            with parts.leases.use(lease_id) as lease:
-                end = start + _batch_size(lease.blocks[shard], start, wanted.stop)
-                batch = _read_blocks(parts, lease, shard, start, end)
+    for shard, entries in announced.entries.items():
+        start = 0
+        while start < len(entries):
+            end = start + _batch_size(entries[start : start + BATCH_RECORDS])
+            yield _block_frames(parts, announced, shard, start, _read_blocks(parts, announced, shard, start, end))
             start = end
-            yield batch
 
 
-def _batch_size(hold: Hold, start: int, end: int) -> int:
-    """How many entries from ``start`` make about ``BATCH_BYTES``, one at least."""
+def _batch_size(entries: Sequence[Entry | Miss]) -> int:
+    """How many of the entries make about ``BATCH_BYTES``, one at least."""
     total = 0
-    for position in range(start, min(end, start + BATCH_RECORDS)):
-        entry = hold.entries[position]
+    for position, entry in enumerate(entries):
         total += entry.length_bytes if isinstance(entry, Entry) else 0
         if total > BATCH_BYTES:
-            return max(1, position - start)
-    return min(end, start + BATCH_RECORDS) - start
+            return max(1, position)
+    return len(entries)
 
 
-def _read_blocks(parts: Parts, lease: Lease, shard: int, start: int, end: int) -> list[Payload]:
-    hold, tokens = lease.blocks[shard], lease.namespace.layout.block_tokens
-    with parts.metrics.tier_latency.labels("ssd", "read").time():
-        loaded = hold.read(start, end)
+def _read_blocks(parts: Parts, announced: _Announced, shard: int, start: int, end: int) -> list[Loaded | Miss]:
+    """Read a batch. Once the lease is over nothing of it is held any more, so what is left are misses."""
+    at = announced.position
+    try:
+        with parts.leases.use(announced.lease_id) as lease, parts.metrics.tier_latency.labels("ssd", "read").time():
+            return lease.blocks[shard].read(at + start, at + end)
+    except UnknownLeaseError:
+        return [Miss(entry.id, MissReason.EXPIRED) for entry in announced.entries[shard][start:end]]
+
+
+def _block_frames(
+    parts: Parts, announced: _Announced, shard: int, start: int, loaded: Sequence[Loaded | Miss]
+) -> list[Payload]:
     buffers: list[Payload] = []
-    for position, found in enumerate(loaded, start):
-        block = lease.first_block + position
-        key, end_tokens = lease.keys[block], (block + 1) * tokens
+    for number, found in enumerate(loaded, start):
+        key, end_tokens = announced.keys[number], announced.start_tokens + (number + 1) * announced.block_tokens
         if isinstance(found, Loaded):
             buffers += [_header(FrameKind.BLOCK, key, end_tokens, found.entry), found.payload]
             continue
         parts.metrics.fetched.labels("block", "miss", found.reason.value).inc()
-        buffers += _miss_frame(key, end_tokens, hold.entries[position], found.reason)
+        buffers += _miss_frame(key, end_tokens, announced.entries[shard][number], found.reason)
     hits = sum(isinstance(found, Loaded) for found in loaded)
     parts.metrics.fetched.labels("block", "hit", "none").inc(hits)
     return buffers
@@ -188,7 +217,7 @@ def _header(kind: FrameKind, key: bytes, end_tokens: int, entry: Entry) -> bytes
 
 
 def _miss_frame(key: bytes, end_tokens: int, entry: Entry | Miss, reason: MissReason) -> list[Payload]:
-    """A record that turned bad since it was leased: filler of the announced length, and why."""
+    """A record that turned bad since it was leased, or whose lease is over: filler of the announced length, and why."""
     if not isinstance(entry, Entry):
         return []
     filler = bytes(entry.length_bytes)

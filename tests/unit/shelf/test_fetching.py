@@ -2,13 +2,13 @@
 
 import pytest
 
-from kvshelf_client.frames import HEADER_BYTES, FrameKind
+from kvshelf_client.frames import HEADER_BYTES, FrameAssembler, FrameKind, checksum_of
 from kvshelf_client.words import MissReason, RecordClass
 from service.leases.book import UnknownLeaseError
 from service.leases.lease import RanPlan
 from service.namespaces import Namespace, NamespaceSpec
 from service.profiles import get_profile
-from service.shelf.fetching import BATCH_BYTES, BATCH_RECORDS, NoSuchShardError, open_fetch
+from service.shelf.fetching import BATCH_BYTES, BATCH_RECORDS, Fetch, NoSuchShardError, open_fetch
 from service.shelf.finishing import finish
 from service.shelf.parts import Parts
 from service.shelf.upkeep import upkeep_step
@@ -119,13 +119,27 @@ def long(parts: Parts) -> Namespace:
     return namespace
 
 
-def test_a_lease_that_expires_ends_its_fetch(parts: Parts, long: Namespace, clock: ManualClock) -> None:
+def misses_of(stream: Fetch, sent: list[Payload]) -> list[MissReason | None]:
+    """Read a stream to its end, which is where it was announced, and say which of its frames are misses."""
+    data = b"".join(bytes(buffer) for batch in (sent, *stream.batches) for buffer in batch)
+    assert len(data) == stream.length_bytes
+    frames = list(FrameAssembler(1 << 30).feed(data))
+    assert all(frame.payload == bytes(frame.header.length_bytes) for frame in frames if frame.header.miss)
+    assert [frame.header.key for frame in frames] == KEYS[: len(frames)]
+    assert all(checksum_of(frame.payload) == frame.header.checksum for frame in frames)
+    return [frame.header.miss for frame in frames]
+
+
+GONE = [None] * 2 + [MissReason.EXPIRED] * 4
+
+
+def test_a_lease_that_expires_on_the_way_leaves_misses(parts: Parts, long: Namespace, clock: ManualClock) -> None:
     stream = open_stream(parts, plan(parts, long, 1000, lease_ttl_seconds=10).lease)
-    next(stream.batches)
+    sent = next(stream.batches)
     clock.advance(10)
-    with pytest.raises(UnknownLeaseError):
-        next(stream.batches)
-    assert next(stream.batches, None) is None, "a fetch that ended stays so"
+    assert misses_of(stream, sent) == GONE
+    counted = {"class": "block", "result": "miss", "reason": "expired"}
+    assert parts.metrics.registry.get_sample_value("kvshelf_fetched_records_total", counted) == 4
     upkeep_step(parts)
     assert len(parts.leases) == 0
     assert parts.blocks.usage().pinned_bytes == 0
@@ -140,22 +154,29 @@ def test_every_batch_renews_the_lease(parts: Parts, long: Namespace, clock: Manu
     assert next(stream.batches, None) is None
 
 
-def test_a_lease_that_is_released_ends_its_fetch(parts: Parts, long: Namespace) -> None:
+def test_a_lease_that_is_released_on_the_way_leaves_misses(parts: Parts, long: Namespace) -> None:
     lease = plan(parts, long, 1000).lease
     stream = open_stream(parts, lease)
-    assert records_in(next(stream.batches), long.shard_block_bytes) == 2
+    sent = next(stream.batches)
+    assert records_in(sent, long.shard_block_bytes) == 2
     finish(parts, lease.lease_id, RanPlan.COLD)
     assert parts.blocks.usage().pinned_bytes == 0
-    with pytest.raises(UnknownLeaseError):
-        next(stream.batches)
+    assert misses_of(stream, sent) == GONE
+    assert parts.blocks.usage().pinned_bytes == 0
 
 
-def test_a_second_plan_of_the_request_ends_the_fetch_of_the_first(parts: Parts, long: Namespace) -> None:
+def test_a_lease_that_ends_before_the_first_block_leaves_nothing_but_misses(parts: Parts, long: Namespace) -> None:
+    lease = plan(parts, long, 1000).lease
+    stream = open_stream(parts, lease)
+    finish(parts, lease.lease_id, RanPlan.COLD)
+    assert misses_of(stream, []) == [MissReason.EXPIRED] * 6
+
+
+def test_a_second_plan_of_the_request_leaves_misses_to_the_fetch_of_the_first(parts: Parts, long: Namespace) -> None:
     stream = open_stream(parts, plan(parts, long, 1000, request_id="request").lease)
-    next(stream.batches)
+    sent = next(stream.batches)
     second = plan(parts, long, 1000, request_id="request").lease
-    with pytest.raises(UnknownLeaseError):
-        next(stream.batches)
+    assert misses_of(stream, sent) == GONE
     assert len(fetch(parts, second)) == 6
 
 
