@@ -7,12 +7,13 @@ from service.namespaces.errors import (
     NamespaceLimitError,
     UnknownNamespaceError,
 )
-from service.namespaces.namespace import Namespace, make_namespace
+from service.namespaces.namespace import MAX_EXTRA_BYTES, Namespace, make_namespace
 from service.namespaces.registry import NamespaceRegistry
 from service.namespaces.spec import KVSHELF_SCHEME, NamespaceSpec
 
 __all__ = [
     "KVSHELF_SCHEME",
+    "MAX_EXTRA_BYTES",
     "Difference",
     "Namespace",
     "NamespaceConflictError",

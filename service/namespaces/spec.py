@@ -51,7 +51,7 @@ class NamespaceSpec:
     def __post_init__(self) -> None:
         _check_text("tenant", self.tenant, MAX_TENANT_BYTES)
         _check_text("model", self.model, MAX_TEXT_BYTES)
-        _check_text("weights_revision", self.weights_revision, MAX_TEXT_BYTES)
+        _check_text("weights_revision", self.weights_revision, MAX_TEXT_BYTES, may_be_empty=True)
         _check_text("hash_scheme", self.hash_scheme, MAX_SCHEME_BYTES)
         _check_text("salt", self.salt, MAX_TEXT_BYTES, may_be_empty=True)
         self._check_blocks()

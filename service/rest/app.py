@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from service.rest.context import Context
 from service.rest.drain import ANSWERED_WHILE_DRAINING, Drain
 from service.rest.problems import Problem, install_handlers, problem_responses
 from service.rest.routes import leases, namespaces, operate, plans, records, stores
+from service.rest.strict import strict_query
 from service.shelf.parts import Parts
 from service.version import __version__
 
@@ -20,12 +21,16 @@ def create_app(parts: Parts) -> FastAPI:
         summary="Tiered KV-cache persistence for LLM inference servers, with resume plans and bounded replay.",
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
     )
     app.state.context = Context(parts)
     app.add_middleware(Drain, context=app.state.context)
-    install_handlers(app)
-    for module in (namespaces, plans, leases, stores, records, operate):
-        app.include_router(module.router)
+    strict = [Depends(strict_query)]
+    for module in (namespaces, plans, leases, stores, records):
+        app.include_router(module.router, dependencies=strict)
+    app.include_router(operate.router)
+    routers = [module.router for module in (namespaces, plans, leases, stores, records, operate)]
+    install_handlers(app, [route for router in routers for route in router.routes])
     generate = app.openapi
     app.openapi = lambda: app.openapi_schema or _with_problems(generate())  # type: ignore[method-assign]
     return app

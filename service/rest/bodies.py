@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from service.rest.problems import ProblemError
+from service.rest.problems import MAX_MESSAGE_CHARACTERS, ProblemError, problem_of_fields
 
 TOKENS_TYPE = "application/octet-stream"
 HASHES_TYPE = "application/vnd.kvshelf.hashes.v1"
@@ -16,7 +16,10 @@ M = TypeVar("M", bound=BaseModel)
 
 def media_type(request: Request, *accepted: str) -> str:
     """The body's media type, which must be one of ``accepted``; raises a 415 otherwise."""
-    stated = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.strip().lower() != "identity":
+        raise ProblemError(415, f"content-encoding {encoding[:64]!r} is not taken; send the bytes as they are")
+    stated = request.headers.get("content-type", "").partition(";")[0].strip().lower()[:128]
     if stated not in accepted:
         raise ProblemError(415, f"content-type {stated!r} is not taken here; send {' or '.join(accepted)}")
     return stated
@@ -55,11 +58,15 @@ def decode_model(body: bytes | bytearray, model: type[M]) -> M:
         return model.model_validate_json(bytes(body))
     except ValidationError as error:
         fields = [
-            {"field": ".".join(["body", *map(str, problem["loc"])]), "message": problem["msg"]}
+            {"field": _place(problem["loc"]), "message": problem["msg"][:MAX_MESSAGE_CHARACTERS]}
             for problem in error.errors(include_input=False, include_url=False, include_context=False)
         ]
-        detail = "; ".join(f"{field['field']}: {field['message']}" for field in fields[:10])
-        raise ProblemError(422, detail, extra={"errors": fields[:100]}) from None
+        raise problem_of_fields(fields) from None
+
+
+def _place(location: tuple[int | str, ...]) -> str:
+    """Where in the body, without the names of the alternatives of a union that the model library puts in."""
+    return ".".join(["body", *(str(part) for part in location if part != "str" and "[" not in str(part))])
 
 
 async def read_model(request: Request, model: type[M], limit_bytes: int) -> M:

@@ -4,6 +4,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+Reason = Literal["never_stored", "expired", "evicted", "corrupt", "tier_down"]
+
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -12,20 +14,22 @@ class _Body(BaseModel):
 class RegisterBody(_Body):
     """Everything that makes two KV bytes interchangeable."""
 
-    tenant: str = Field("default", description="Whose KV it is.")
-    model: str = Field(description="The model's name.")
-    weights_revision: str = Field("", description="The revision of the weights.")
+    tenant: str = Field("default", min_length=1, max_length=64, description="Whose KV it is.")
+    model: str = Field(min_length=1, max_length=256, description="The model's name.")
+    weights_revision: str = Field("", max_length=256, description="The revision of the weights.")
     profile: str | dict[str, Any] = Field(description="A profile's id, or a profile written out.")
     bytes_per_token: int | None = Field(
         None, ge=1, description="For load tests: a miniature of the profile with so many global bytes a token."
     )
-    block_tokens: int = Field(128, description="Tokens a block.")
+    block_tokens: int = Field(128, ge=1, le=65_536, description="Tokens a block.")
     hash_scheme: str = Field("kvshelf-sha256", description="`kvshelf-sha256`, or the name of the engine's own scheme.")
     hash_block_tokens: int | None = Field(
-        None, description="Tokens a hash of the engine's own scheme; a divisor of block_tokens."
+        None, ge=1, description="Tokens a hash of the engine's own scheme; a divisor of block_tokens."
     )
-    salt: str = Field("", description="Keeps namespaces apart that are equal in all else.")
-    shards: int = Field(1, description="Tensor-parallel ranks that hold different bytes; 1 when replicated.")
+    salt: str = Field("", max_length=256, description="Keeps namespaces apart that are equal in all else.")
+    shards: int = Field(
+        1, ge=1, le=1024, description="Tensor-parallel ranks that hold different bytes; 1 when replicated."
+    )
 
 
 class NamespaceAnswer(BaseModel):
@@ -127,14 +131,14 @@ class MissingGlobal(BaseModel):
     """Why the global KV ends where it does."""
 
     tokens: int
-    reason: str
+    reason: Reason
 
 
 class MissingSnapshot(BaseModel):
     """Why the deepest boundary that was looked at has no snapshot."""
 
     boundary_tokens: int
-    reason: str
+    reason: Reason
 
 
 class Reasons(BaseModel):
@@ -167,7 +171,17 @@ class OutcomeAnswer(BaseModel):
     shard: int
     class_: Literal["block", "snapshot"] = Field(alias="class")
     outcome: Literal["stored", "replaced", "duplicate", "refused", "lost"]
-    reason: str
+    reason: Literal[
+        "none",
+        "below_write_floor",
+        "wrong_size",
+        "wrong_class",
+        "no_boundary",
+        "wrong_shard",
+        "corrupt",
+        "full",
+        "tier_down",
+    ]
     provenance: Literal["replayed", "exact"] | None
     generation: int
 

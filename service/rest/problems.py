@@ -1,6 +1,6 @@
 """Every error of the REST face is a problem document (RFC 9457): what is wrong, in which field, and how to mend it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ from fastapi.responses import Response
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.routing import BaseRoute, Match
 
 from service.leases.book import LeaseLimitError, UnknownLeaseError
 from service.namespaces import (
@@ -25,6 +26,8 @@ from service.shelf.fetching import NoSuchShardError
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
+MAX_MESSAGE_CHARACTERS = 300
+"""What a message may repeat of the input that it is about."""
 
 _LOG = structlog.get_logger("kvshelf.rest")
 _TITLES = {
@@ -44,6 +47,17 @@ _TITLES = {
 }
 
 
+_PLACES = {
+    "name": "path.name",
+    "key": "path.key",
+    "shard": "query.shard",
+    "extra": "query.extra",
+    "tokens": "body",
+    "hashes": "body",
+}
+"""Where a namespace's field stands in a request, if it is no member of the body."""
+
+
 class FieldError(BaseModel):
     """One field that is wrong."""
 
@@ -59,6 +73,13 @@ class Problem(BaseModel):
     status: int = Field(description="The HTTP status.")
     detail: str = Field(description="What went wrong here, and how to mend it.")
     errors: list[FieldError] = Field(default_factory=list, description="The fields that are wrong.")
+    reason: str | None = Field(None, description="Of a record that is not there or was refused: why, in one word.")
+    differences: list[dict[str, Any]] | None = Field(
+        None, description="Of a namespace that is something else: field, registered, requested."
+    )
+    outcomes: list[dict[str, Any]] | None = Field(
+        None, description="Of a store that broke off: what became of the records before that, as in its answer."
+    )
 
 
 class ProblemError(Exception):
@@ -97,11 +118,14 @@ def problem_response(error: ProblemError) -> Response:
     return Response(msgspec.json.encode(document), error.status, headers | error.headers, MEDIA_TYPE)
 
 
-def install_handlers(app: FastAPI) -> None:
-    """Make every error that can leave a handler a problem document."""
+def install_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """Make every error that can leave a handler of ``routes`` a problem document."""
 
-    async def on_error(_request: Request, error: Exception) -> Response:
-        return problem_response(_translate(error))
+    async def on_error(request: Request, error: Exception) -> Response:
+        problem = _translate(error)
+        if problem.status == 405:
+            problem.headers["Allow"] = ", ".join(_methods(routes, request))
+        return problem_response(problem)
 
     for kind in (
         ProblemError,
@@ -122,6 +146,18 @@ def install_handlers(app: FastAPI) -> None:
         app.add_exception_handler(kind, on_error)
 
 
+def _methods(routes: Sequence[BaseRoute], request: Request) -> list[str]:
+    """Every method that some route has for the path of a request."""
+    return sorted(
+        {
+            method
+            for route in routes
+            if route.matches(request.scope)[0] is not Match.NONE
+            for method in getattr(route, "methods", None) or ()
+        }
+    )
+
+
 def _translate(error: Exception) -> ProblemError:
     match error:
         case ProblemError():
@@ -129,7 +165,8 @@ def _translate(error: Exception) -> ProblemError:
         case RequestValidationError():
             return _from_validation(error)
         case HTTPException():
-            return ProblemError(error.status_code, str(error.detail), headers=error.headers)
+            detail = "there is no such route; /openapi.json has them all" if error.status_code == 404 else error.detail
+            return ProblemError(error.status_code, detail, headers=error.headers)
         case ClientDisconnect():
             return ProblemError(400, "the connection ended before the request was whole")
         case UnknownLeaseError():
@@ -143,20 +180,29 @@ def _translate(error: Exception) -> ProblemError:
         case NamespaceConflictError():
             return _from_conflict(error)
         case InvalidRequestError():
-            return ProblemError(422, str(error), field=error.field)
-        case NamespaceError() | ProfileError() | NoSuchShardError():
-            return ProblemError(422, str(error), field=getattr(error, "field", None))
+            return ProblemError(422, str(error), field=f"query.{error.field}")
+        case NamespaceError():
+            return ProblemError(422, str(error), field=_PLACES.get(error.field, f"body.{error.field}"))
+        case ProfileError():
+            return ProblemError(422, str(error), field="body.profile")
+        case NoSuchShardError():
+            return ProblemError(422, str(error), field="query.shard")
     _LOG.error("unexpected_error", exc_info=error)
     return ProblemError(500, "something unexpected happened; the log has it under event unexpected_error")
 
 
 def _from_validation(error: RequestValidationError) -> ProblemError:
     fields = [
-        {"field": ".".join(str(part) for part in problem["loc"]), "message": problem["msg"]}
+        {"field": ".".join(str(part) for part in problem["loc"]), "message": problem["msg"][:MAX_MESSAGE_CHARACTERS]}
         for problem in error.errors()
     ]
-    detail = "; ".join(f"{field['field']}: {field['message']}" for field in fields)
-    return ProblemError(422, detail, extra={"errors": fields})
+    return problem_of_fields(fields)
+
+
+def problem_of_fields(fields: list[dict[str, str]]) -> ProblemError:
+    """A 422 about several fields; a great many are cut short."""
+    detail = "; ".join(f"{field['field']}: {field['message']}" for field in fields[:10])
+    return ProblemError(422, detail, extra={"errors": fields[:100]})
 
 
 def _from_conflict(error: NamespaceConflictError) -> ProblemError:

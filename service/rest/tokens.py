@@ -18,11 +18,15 @@ def pack_tokens(tokens: Sequence[int]) -> bytearray:
         raise ProblemError(422, "tokens are whole numbers from 0 to 4294967295", field="body.tokens") from None
 
 
-def keys_of_hashes(namespace: Namespace, hashes: Sequence[bytes], prompt_tokens: int) -> list[bytes]:
-    """The block keys of a prompt whose engine hashes itself; raises a 422 unless every full block has its hash."""
+def keys_of_hashes(namespace: Namespace, hashes: Sequence[bytes] | bytearray, prompt_tokens: int) -> list[bytes]:
+    """The block keys of a prompt that came as hashes, listed or one after the other in one buffer.
+
+    Raises a 422 unless every full block has its hash.
+    """
+    count = len(hashes) // HASH_BYTES if isinstance(hashes, bytearray) else len(hashes)
     each = namespace.layout.block_tokens // namespace.hashes_per_block
-    if len(hashes) != prompt_tokens // each:
+    if count != prompt_tokens // each:
         full = prompt_tokens // each
-        detail = f"a prompt of {prompt_tokens} tokens has {full} full blocks of {each}, got {len(hashes)} hashes"
-        raise ProblemError(422, detail, field="body.hashes")
+        detail = f"a prompt of {prompt_tokens} tokens has {full} full blocks of {each}, got {count} hashes"
+        raise ProblemError(422, detail, field="body")
     return namespace.keys_from_hashes(hashes)

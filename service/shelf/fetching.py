@@ -87,7 +87,7 @@ def _shards(lease: Lease, shard: int | None) -> range:
     if shard is None:
         return range(lease.namespace.shards)
     if not 0 <= shard < lease.namespace.shards:
-        raise NoSuchShardError(f"shard {shard} of {lease.namespace.shards}")
+        raise NoSuchShardError(f"shard must be from 0 to {lease.namespace.shards - 1}, got {shard}")
     return range(shard, shard + 1)
 
 

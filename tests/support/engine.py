@@ -50,10 +50,13 @@ def plan(http: httpx.Client, prompt: bytes, name: str = "ns", **query: Any) -> d
     return document
 
 
-def keys_of(http: httpx.Client, prompt: bytes, name: str = "ns") -> list[str]:
+def keys_of(http: httpx.Client, prompt: bytes, name: str = "ns", **query: Any) -> list[str]:
     """The service's own keys of a prompt."""
     answer = http.post(
-        f"/v1/namespaces/{name}/hash", content=prompt, headers={"content-type": "application/octet-stream"}
+        f"/v1/namespaces/{name}/hash",
+        params=query,
+        content=prompt,
+        headers={"content-type": "application/octet-stream"},
     )
     assert answer.status_code == 200, answer.text
     found: list[str] = answer.json()["keys"]

@@ -1,10 +1,10 @@
 """Register namespaces, look at them, and prove that an engine hashes alike."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
-from service.namespaces import Namespace, NamespaceSpec
+from service.namespaces import MAX_EXTRA_BYTES, Namespace, NamespaceSpec
 from service.profiles import Profile, get_profile, profile_from_document
 from service.rest import bodies, models
 from service.rest.context import InContext
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/v1/namespaces", tags=["namespaces"])
     responses={
         200: {"description": "It was registered alike before."},
         201: {"model": models.NamespaceAnswer, "description": "Newly registered."},
-        **problem_responses(409, 413, 415, 422),
+        **problem_responses(409, 413, 415, 422, 507),
     },
     openapi_extra=bodies.json_body(models.RegisterBody),
     summary="Register a namespace",
@@ -75,7 +75,7 @@ async def show(name: str, context: InContext) -> dict[str, Any]:
 @router.post(
     "/{name}/hash",
     response_model=models.HashAnswer,
-    responses=problem_responses(404, 409, 413, 415, 422),
+    responses=problem_responses(404, 413, 415, 422),
     openapi_extra={
         "requestBody": {
             "required": True,
@@ -87,7 +87,14 @@ async def show(name: str, context: InContext) -> dict[str, Any]:
     },
     summary="Hash a token list",
 )
-async def hash_tokens(name: str, request: Request, context: InContext) -> dict[str, Any]:
+async def hash_tokens(
+    name: str,
+    request: Request,
+    context: InContext,
+    extra: Annotated[
+        str, Query(max_length=2 * MAX_EXTRA_BYTES, description="Hexadecimal bytes that go into every block's hash.")
+    ] = "",
+) -> dict[str, Any]:
     """The keys of the full blocks of a token list, so that an engine can prove that it hashes alike.
 
     The body is the token ids as raw u32 little-endian, or JSON.
@@ -101,7 +108,7 @@ async def hash_tokens(name: str, request: Request, context: InContext) -> dict[s
             body = pack_tokens(bodies.decode_model(body, models.TokensBody).tokens)
         if len(body) > 4 * limits.max_list_items:
             raise ProblemError(413, f"the self-test takes at most {limits.max_list_items} tokens", field="body")
-        keys = await context.run(namespace.keys_from_tokens, body)
+        keys = await context.run(namespace.keys_from_tokens, body, bodies.hex_bytes(extra, None, "query.extra"))
         return {
             "fingerprint": namespace.fingerprint.hex(),
             "block_tokens": namespace.layout.block_tokens,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 
 from service.leases.lease import Answer, Lease
-from service.namespaces import Namespace
+from service.namespaces import MAX_EXTRA_BYTES, Namespace
 from service.planner import plan_document, request_for, tokens_by_source
 from service.planner.base import Ability, Layout
 from service.rest import bodies, models
@@ -18,7 +18,7 @@ from service.shelf.planning import Ask, Planned, make_plan
 
 router = APIRouter(prefix="/v1/namespaces", tags=["plans"])
 
-MAX_EXTRA_BYTES = 1024
+_LENGTH = "query.prompt_tokens"
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 _BODY = {
     "requestBody": {
@@ -38,7 +38,11 @@ class PlanQuery:
 
     request_id: Annotated[
         str | None,
-        Query(max_length=128, description="The engine's name for the request: its tokens are counted once a name."),
+        Query(
+            min_length=1,
+            max_length=128,
+            description="The name of the request, unlike that of any other: its tokens are counted once a name.",
+        ),
     ] = None
     prompt_tokens: Annotated[int | None, Query(description="The prompt's length; needed with raw hashes.")] = None
     hbm_tokens: Annotated[int, Query(ge=0, description="Tokens the engine already holds.")] = 0
@@ -52,7 +56,7 @@ class PlanQuery:
         float | None, Query(ge=0, allow_inf_nan=False, description="Drop plans that cost more to load than this.")
     ] = None
     lease_ttl_seconds: Annotated[
-        float | None, Query(gt=0, allow_inf_nan=False, description="Life of the lease from its last use.")
+        float | None, Query(ge=0.001, allow_inf_nan=False, description="Life of the lease from its last use.")
     ] = None
     extra: Annotated[
         str, Query(max_length=2 * MAX_EXTRA_BYTES, description="Hexadecimal bytes that go into every block's hash.")
@@ -110,43 +114,47 @@ def _prompt(
     """The prompt's length and block keys, however it was sent."""
     most = context.parts.settings.limits.max_prompt_tokens
     if kind == bodies.TOKENS_TYPE:
-        return _from_tokens(namespace, body, query, most)
+        return _from_tokens(namespace, body, query.prompt_tokens, query, most)
     if kind == bodies.HASHES_TYPE:
-        return _from_hashes(namespace, _split(body), query.prompt_tokens, most)
+        return _from_hashes(namespace, body, query.prompt_tokens, query, most)
     sent = bodies.decode_model(body, models.PlanBody)
     if (sent.tokens is None) == (sent.hashes is None):
         raise ProblemError(422, "send either tokens or hashes with prompt_tokens", field="body.tokens")
+    stated = query.prompt_tokens if sent.prompt_tokens is None else sent.prompt_tokens
+    if query.prompt_tokens not in (None, stated):
+        raise ProblemError(422, "prompt_tokens is one thing in the query and another in the body", field=_LENGTH)
     if sent.tokens is not None:
-        return _from_tokens(namespace, pack_tokens(sent.tokens), query, most)
+        return _from_tokens(namespace, pack_tokens(sent.tokens), stated, query, most)
     hashes = [bodies.hex_bytes(text, HASH_BYTES, "body.hashes") for text in sent.hashes or ()]
-    return _from_hashes(namespace, hashes, sent.prompt_tokens, most)
+    return _from_hashes(namespace, hashes, stated, query, most)
 
 
-def _from_tokens(namespace: Namespace, body: bytearray, query: PlanQuery, most: int) -> tuple[int, list[bytes]]:
+def _from_tokens(
+    namespace: Namespace, body: bytearray, stated: int | None, query: PlanQuery, most: int
+) -> tuple[int, list[bytes]]:
+    if len(body) % TOKEN_BYTES:
+        raise ProblemError(422, f"tokens have {TOKEN_BYTES} bytes each, got {len(body)} bytes", field="body")
     length = _checked_length(len(body) // TOKEN_BYTES, most)
+    if stated not in (None, length):
+        raise ProblemError(422, f"prompt_tokens is {stated}, but {length} tokens came", field=_LENGTH)
     return length, namespace.keys_from_tokens(body, bodies.hex_bytes(query.extra, None, "query.extra"))
 
 
 def _from_hashes(
-    namespace: Namespace, hashes: Sequence[bytes], stated: int | None, most: int
+    namespace: Namespace, hashes: Sequence[bytes] | bytearray, stated: int | None, query: PlanQuery, most: int
 ) -> tuple[int, list[bytes]]:
+    if query.extra:
+        raise ProblemError(422, "extra goes into hashes that are made here; these came made", field="query.extra")
     if stated is None:
-        raise ProblemError(422, "prompt_tokens is needed with hashes", field="prompt_tokens")
+        raise ProblemError(422, "prompt_tokens is needed with hashes", field=_LENGTH)
     length = _checked_length(stated, most)
     return length, keys_of_hashes(namespace, hashes, length)
 
 
 def _checked_length(length: int, most: int) -> int:
     if not 1 <= length <= most:
-        raise ProblemError(422, f"prompt_tokens must be from 1 to {most}, got {length}", field="prompt_tokens")
+        raise ProblemError(422, f"prompt_tokens must be from 1 to {most}, got {length}", field=_LENGTH)
     return length
-
-
-def _split(body: bytearray) -> list[bytes]:
-    if len(body) % HASH_BYTES:
-        raise ProblemError(422, f"hashes have {HASH_BYTES} bytes each, got {len(body)} bytes", field="body")
-    data = bytes(body)
-    return [data[start : start + HASH_BYTES] for start in range(0, len(data), HASH_BYTES)]
 
 
 def _abilities(text: str | None) -> frozenset[Ability] | None:

@@ -25,7 +25,18 @@ InShard = Annotated[int, Query(ge=0, le=65_535, description="The shard.")]
 
 MISS_HEADER = "Kvshelf-Miss"
 _BINARY = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
-_RANGE = re.compile(r"bytes=(\d*)-(\d*)")
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
+
+
+_REFUSALS = {
+    "wrong_class": ("path.kind", "the namespace's profile has no such records"),
+    "wrong_size": ("body", "the namespace says how many bytes a record of this class has"),
+    "wrong_shard": ("query.shard", "the namespace has fewer shards"),
+    "no_boundary": ("query.end_tokens", "a record ends at a multiple of block_tokens"),
+    "below_write_floor": ("query.end_tokens", "the plan's run neither computed nor held it"),
+    "corrupt": ("body", "the payload is not its checksum's"),
+}
+"""Where the fault of a refused record lies, and what it is."""
 
 
 @router.get(
@@ -52,7 +63,7 @@ async def read_record(
         if isinstance(found, Miss):
             raise _missing(found)
         headers = _headers(key, found.entry)
-        if headers["ETag"] in _etags(request.headers.get("if-none-match", "")):
+        if _has_it(request, headers["ETag"]):
             return Response(status_code=304, headers=headers)
         return _payload_response(request, found, headers)
 
@@ -60,18 +71,27 @@ async def read_record(
 @router.head(
     "/{name}/records/{kind}/{key}",
     response_class=Response,
-    responses={200: {"description": "It is there."}, **problem_responses(404, 422)},
+    responses={
+        200: {"description": "It is there."},
+        304: {"description": "The caller has it already (If-None-Match)."},
+        **problem_responses(404, 422),
+    },
     summary="Look at a record",
 )
-async def look_at_record(name: str, kind: ClassName, key: InKey, context: InContext, shard: InShard = 0) -> Response:
+async def look_at_record(
+    name: str, kind: ClassName, key: InKey, request: Request, context: InContext, shard: InShard = 0
+) -> Response:
     """The headers that a read would answer with. It reads no payload and renews nothing."""
     with context.parts.metrics.latency.labels("record").time():
         namespace = context.namespace(name)
         found = await context.run(records.look, context.parts, namespace, _class(kind), bytes.fromhex(key), shard)
         if isinstance(found, Miss):
             raise _missing(found)
-        size = {"Content-Length": str(found.length_bytes)}
-        return Response(headers=_headers(key, found) | size, media_type=bodies.TOKENS_TYPE)
+        headers = _headers(key, found)
+        if _has_it(request, headers["ETag"]):
+            return Response(status_code=304, headers=headers)
+        headers["Content-Length"] = str(found.length_bytes)
+        return Response(headers=headers, media_type=bodies.TOKENS_TYPE)
 
 
 def _missing(miss: Miss) -> ProblemError:
@@ -81,23 +101,27 @@ def _missing(miss: Miss) -> ProblemError:
 
 def _payload_response(request: Request, found: Loaded, headers: dict[str, str]) -> Response:
     size = found.entry.length_bytes
-    asked = request.headers.get("range")
-    if asked is None or request.headers.get("if-range", headers["ETag"]) != headers["ETag"]:
+    asked = _RANGE.fullmatch(request.headers.get("range", "").strip())
+    # What is no single range of bytes is ignored, as RFC 9110 has it.
+    if asked is None or _is_invalid(asked) or request.headers.get("if-range", headers["ETag"]) != headers["ETag"]:
         return Response(bytes(found.payload), headers=headers, media_type=bodies.TOKENS_TYPE)
     chosen = _range(asked, size)
     if chosen is None:
-        raise ProblemError(416, f"the record has {size} bytes", headers={"Content-Range": f"bytes */{size}"})
+        everything = {"Content-Range": f"bytes */{size}"}
+        raise ProblemError(416, f"the record has {size} bytes", field="header.range", headers=everything)
     headers["Content-Range"] = f"bytes {chosen.start}-{chosen.stop - 1}/{size}"
     part = bytes(memoryview(found.payload)[chosen.start : chosen.stop])
     return Response(part, 206, headers, bodies.TOKENS_TYPE)
 
 
-def _range(text: str, size: int) -> range | None:
-    """The one byte range of a Range header; None when it is not satisfiable or not understood."""
-    match = _RANGE.fullmatch(text.strip())
-    if match is None or not any(match.groups()):
-        return None
-    first, last = match.groups()
+def _is_invalid(asked: re.Match[str]) -> bool:
+    first, last = asked.groups()
+    return not (first or last) or bool(first and last and int(first) > int(last))
+
+
+def _range(asked: re.Match[str], size: int) -> range | None:
+    """The bytes that a valid Range header asks for; None when the record has none of them."""
+    first, last = asked.groups()
     if not first:
         start, stop = max(0, size - int(last)), size
     else:
@@ -127,13 +151,15 @@ async def write_record(
     ],
     shard: InShard = 0,
     provenance: Annotated[Literal["exact", "replayed"], Query(description="What the caller claims.")] = "replayed",
-    plan_id: Annotated[str | None, Query(max_length=64, description="The plan that ran.")] = None,
+    plan_id: Annotated[str | None, Query(min_length=1, max_length=64, description="The plan that ran.")] = None,
 ) -> Response:
     """Store one record durably. The first writer wins; with `If-None-Match: *` a second one gets a 412."""
     with context.parts.metrics.latency.labels("record").time():
         namespace = context.namespace(name)
         bodies.media_type(request, bodies.TOKENS_TYPE)
         size = namespace.shard_block_bytes if kind == "block" else namespace.shard_snapshot_bytes
+        if not size:
+            raise _refusal("wrong_class")
         payload = await bodies.read_bounded(request, size)
         claim = Provenance[provenance.upper()]
         header = FrameHeader(
@@ -150,12 +176,17 @@ def _write_response(outcome: Outcome, *, write_once: bool) -> Response:
     if outcome.reason == "full":
         raise ProblemError(507, "no room, and nothing may be evicted for it; raise store.budget_bytes or let it expire")
     if outcome.outcome == "refused":
-        raise ProblemError(422, f"refused: {outcome.reason}", field="body", extra={"reason": outcome.reason})
+        raise _refusal(outcome.reason)
     if outcome.outcome == "duplicate" and write_once:
         raise ProblemError(412, "the record is there already, at least as good")
     response = json_response(describe_outcome(outcome), 200 if outcome.outcome == "duplicate" else 201)
     response.headers["ETag"] = _etag(outcome.header.key.hex(), outcome.header.shard, outcome.generation)
     return response
+
+
+def _refusal(reason: str) -> ProblemError:
+    field, why = _REFUSALS[reason]
+    return ProblemError(422, f"refused, {reason}: {why}", field=field, extra={"reason": reason})
 
 
 @router.delete(
@@ -228,5 +259,7 @@ def _etag(key: str, shard: int, generation: int) -> str:
     return f'"{key}-{shard}-{generation}"'
 
 
-def _etags(text: str) -> set[str]:
-    return {tag.strip() for tag in text.split(",")}
+def _has_it(request: Request, etag: str) -> bool:
+    """Whether If-None-Match names what is there. Weak tags are compared by what they tag, as RFC 9110 has it."""
+    tags = {tag.strip().removeprefix("W/") for tag in request.headers.get("if-none-match", "").split(",")}
+    return bool(tags & {etag, "*"})

@@ -18,6 +18,8 @@ from service.shelf.storing import UNKNOWN_PLAN, Outcome, Upload, ran_plan, store
 
 router = APIRouter(prefix="/v1/namespaces", tags=["stores"])
 
+SLACK_BYTES = 64 << 10
+"""A payload that is so much too large is still read and refused by itself; beyond that the stream is not worth it."""
 BATCH_RECORDS = 64
 BATCH_BYTES = 16 << 20
 """A batch is one commit: larger ones sync less often, smaller ones hold less memory."""
@@ -32,7 +34,9 @@ class StoreQuery:
     plan_id: Annotated[
         str | None,
         Query(
-            max_length=64, description="The plan that ran. Without it records are `replayed` where replay is bounded."
+            min_length=1,
+            max_length=64,
+            description="The plan that ran. Without it records are `replayed` where replay is bounded.",
         ),
     ] = None
     durability: Annotated[
@@ -63,10 +67,15 @@ async def store_records(
         supersedes = bodies.hex_bytes(query.supersedes, KEY_BYTES, "query.supersedes") if query.supersedes else None
         ran = ran_plan(context.parts, namespace, query.plan_id)
         upload = Upload(namespace, ran, query.durability == "durable", supersedes)
-        assembler = FrameAssembler(max(namespace.shard_block_bytes, namespace.shard_snapshot_bytes))
+        largest = max(namespace.shard_block_bytes, namespace.shard_snapshot_bytes)
+        assembler = FrameAssembler(largest + SLACK_BYTES)
         outcomes: list[Outcome] = []
-        async for batch in _batches(request, assembler, context.parts.settings.limits.max_store_records):
-            outcomes += await _store(context, upload, batch)
+        try:
+            async for batch in _batches(request, assembler, context.parts.settings.limits.max_store_records):
+                outcomes += await _store(context, upload, batch)
+        except ProblemError as error:
+            error.extra["outcomes"] = [describe_outcome(outcome) for outcome in outcomes]
+            raise
         return json_response(_answer(outcomes, plan_known=ran is not None and ran is not UNKNOWN_PLAN))
 
 
@@ -82,11 +91,13 @@ async def _batches(request: Request, assembler: FrameAssembler, most: int) -> As
     try:
         async for chunk in request.stream():
             for frame in assembler.feed(chunk):
-                count += 1
-                if count > most:
+                if count == most:
                     raise ProblemError(413, f"a store takes at most {most} records; send the rest in another")
-                if frame.header.kind == FrameKind.FALLBACK or frame.header.miss:
+                if frame.header.kind is FrameKind.FALLBACK:
                     raise FrameError("only blocks and snapshots can be stored")
+                if frame.header.miss is not None:
+                    raise FrameError("a frame that is marked as a miss holds nothing to store")
+                count += 1
                 batch.append(frame)
                 size += len(frame.payload)
                 if len(batch) >= BATCH_RECORDS or size >= BATCH_BYTES:
@@ -95,7 +106,7 @@ async def _batches(request: Request, assembler: FrameAssembler, most: int) -> As
         if not assembler.at_boundary:
             raise FrameError("the body ends inside a frame")
     except FrameError as error:
-        detail = f"record {count}: {error}; the {count} records before it were judged by themselves"
+        detail = f"after {count} records, whose outcomes are here too: {error}"
         problem = ProblemError(400, detail, field="body")
     except ProblemError as error:
         problem = error

@@ -38,7 +38,7 @@ def problem(answer: httpx.Response, status: int) -> str:
     ("query", "body", "field"),
     [
         ({}, b"", "prompt_tokens"),
-        ({}, b"abc", "prompt_tokens"),
+        ({}, b"abc", "tokens"),
         ({}, b"abcde", "tokens"),
         ({"hbm_tokens": -1}, tokens(10), "hbm_tokens"),
         ({"hbm_tokens": 11}, tokens(10), "hbm_tokens"),
@@ -52,6 +52,12 @@ def problem(answer: httpx.Response, status: int) -> str:
         ({"max_load_bytes_per_saved_token": -1}, tokens(10), "max_load_bytes_per_saved_token"),
         ({"extra": "xyz"}, tokens(10), "extra"),
         ({"request_id": "x" * 129}, tokens(10), "request_id"),
+        ({"request_id": ""}, tokens(10), "request_id"),
+        ({"prompt_tokens": 9}, tokens(10), "prompt_tokens"),
+        ({"allow_aproximate": "false"}, tokens(10), "allow_approximate"),
+        ({"hbm_tokens": [5, 6]}, tokens(10), "hbm_tokens"),
+        ({"nonsense": "x" * 5000}, tokens(10), "nonsense"),
+        ({"hbm_tokens": "9" * 5000}, tokens(10), "hbm_tokens"),
     ],
 )
 def test_a_nonsense_plan_names_its_field(
@@ -61,6 +67,45 @@ def test_a_nonsense_plan_names_its_field(
     answer = http.post("/v1/namespaces/ns/plan", params=query, content=body, headers=OCTETS)  # type: ignore[arg-type]
     assert field in problem(answer, 422)
     assert len(face.parts.leases) == 0
+
+
+def test_the_wrong_field_is_in_the_list_of_errors(http: httpx.Client) -> None:
+    register(http)
+    for query, body, field in (
+        ({"hbm_tokens": 11}, tokens(10), "query.hbm_tokens"),
+        ({"hbm_tokens": "x"}, tokens(10), "query.hbm_tokens"),
+        ({"hbm_token": 1}, tokens(10), "query.hbm_token"),
+        ({}, b"abc", "body"),
+    ):
+        answer = http.post("/v1/namespaces/ns/plan", params=query, content=body, headers=OCTETS)
+        assert [error["field"] for error in answer.json()["errors"]] == [field]
+        assert len(answer.content) < 2000
+
+
+def test_extra_goes_only_with_tokens(http: httpx.Client) -> None:
+    register(http)
+    plain, other = (keys_of(http, tokens(300), extra=extra) for extra in ("", "ab"))
+    assert set(plain).isdisjoint(other)
+    store(http, blocks(plain))
+    assert plan(http, tokens(300))["hit_tokens"] == 256
+    assert plan(http, tokens(300), extra="ab")["hit_tokens"] == 0
+    path, raw = "/v1/namespaces/ns/plan", b"".join(map(bytes.fromhex, plain))
+    answer = http.post(path, params={"prompt_tokens": 300, "extra": "ab"}, content=raw, headers=HASHES)
+    assert "extra" in problem(answer, 422)
+
+
+def test_parameters_of_other_routes_are_taken_by_name_or_refused(http: httpx.Client) -> None:
+    register(http)
+    lease = plan(http, tokens(10))["lease"]["lease_id"]
+    assert "ran" in problem(http.delete(f"/v1/leases/{lease}", params={"run": "cold"}), 422)
+    assert "shard" in problem(http.get(f"/v1/leases/{lease}/fetch", params={"shards": 0}), 422)
+    assert http.delete(f"/v1/leases/{lease}", params={"ran": "cold"}).status_code == 200
+
+
+def test_encoded_bodies_are_not_taken(http: httpx.Client) -> None:
+    register(http)
+    answer = http.post("/v1/namespaces/ns/plan", content=tokens(10), headers=OCTETS | {"content-encoding": "gzip"})
+    assert "gzip" in problem(answer, 415)
 
 
 def test_hashes_must_fit_the_prompt(http: httpx.Client) -> None:
@@ -93,7 +138,11 @@ def test_what_is_not_there_is_a_404(http: httpx.Client) -> None:
     problem(http.post("/v1/namespaces/none/store", content=b"", headers={"content-type": MEDIA_TYPE}), 404)
     assert "plan again" in problem(http.get("/v1/leases/none/fetch"), 404).replace("ask for a plan again", "plan again")
     problem(http.get("/nowhere"), 404)
-    assert "POST" in http.get("/v1/namespaces/none/plan").headers["allow"]
+    assert http.get("/v1/namespaces/none/plan").headers["allow"] == "POST"
+    assert http.post("/v1/namespaces/none").headers["allow"] == "GET, PUT"
+    record = f"/v1/namespaces/none/records/block/{'ab' * 32}"
+    assert http.post(record).headers["allow"] == "DELETE, GET, HEAD, PUT"
+    assert "openapi.json" in problem(http.get("/v1/namespaces/"), 404)
     problem(http.get("/v1/namespaces/none/plan"), 405)
 
 
@@ -109,6 +158,7 @@ def test_each_record_is_judged_by_itself(http: httpx.Client) -> None:
     sent = [
         frame(keys[0], BLOCK),
         frame(keys[1], 2 * BLOCK, payload=b"short"),
+        frame(keys[1], 2 * BLOCK, payload=bytes(2561)),
         frame(keys[2], 3 * BLOCK, shard=1),
         frame(keys[3], 4 * BLOCK + 1),
         frame(keys[3], 0),
@@ -118,13 +168,14 @@ def test_each_record_is_judged_by_itself(http: httpx.Client) -> None:
     assert [(outcome["outcome"], outcome["reason"]) for outcome in answer["outcomes"]] == [
         ("stored", "none"),
         ("refused", "wrong_size"),
+        ("refused", "wrong_size"),
         ("refused", "wrong_shard"),
         ("refused", "no_boundary"),
         ("refused", "no_boundary"),
         ("stored", "none"),
     ]
-    assert answer["counts"] == {"stored": 2, "refused": 4}
-    assert metric(http, 'kvshelf_stored_records_total{class="block",outcome="refused",reason="wrong_size"}') == 1
+    assert answer["counts"] == {"stored": 2, "refused": 5}
+    assert metric(http, 'kvshelf_stored_records_total{class="block",outcome="refused",reason="wrong_size"}') == 2
 
 
 def test_a_payload_that_is_not_its_checksums_is_refused(http: httpx.Client) -> None:
@@ -180,13 +231,14 @@ def test_a_malformed_stream_is_a_400_and_what_came_before_is_kept(http: httpx.Cl
     elif damage == "cut payload":
         del bad[-1:]
     elif damage == "announces too much":
-        bad = bytearray(frame(keys[1], 2 * BLOCK, payload=bytes(2561)))
+        bad = bytearray(frame(keys[1], 2 * BLOCK, payload=bytes(2561 + (64 << 10))))
     elif damage == "a fallback":
         bad = bytearray(frame(keys[1], 2 * BLOCK, kind=FrameKind.FALLBACK))
     else:
         bad = bytearray(b"hello" * 40)
     answer = http.post("/v1/namespaces/ns/store", content=good + bytes(bad), headers={"content-type": MEDIA_TYPE})
-    assert "record" in problem(answer, 400)
+    assert "after 1 records" in problem(answer, 400)
+    assert [(outcome["key"], outcome["outcome"]) for outcome in answer.json()["outcomes"]] == [(keys[0], "stored")]
     assert plan(http, tokens(300))["hit_tokens"] == BLOCK
     assert http.get(f"/v1/namespaces/ns/records/block/{keys[0]}").status_code == 200
     assert http.get(f"/v1/namespaces/ns/records/block/{keys[1]}").status_code == 404

@@ -47,11 +47,50 @@ def test_a_range_is_a_part(http: httpx.Client, path: str, asked: str, start: int
     assert answer.headers["content-range"] == f"bytes {start}-{stop - 1}/{BLOCK_BYTES}"
 
 
-@pytest.mark.parametrize("asked", ["bytes=128-", "bytes=9-5", "bytes=-0", "bytes=-", "lines=1-2"])
-def test_a_range_that_is_none_is_a_416(http: httpx.Client, path: str, asked: str) -> None:
+@pytest.mark.parametrize("asked", ["bytes=128-", "bytes=-0", "bytes=999999999999999999-"])
+def test_a_range_beyond_the_record_is_a_416(http: httpx.Client, path: str, asked: str) -> None:
     answer = http.get(path, headers={"range": asked})
     assert answer.status_code == 416
     assert answer.headers["content-range"] == f"bytes */{BLOCK_BYTES}"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    ["bytes=9-5", "bytes=-", "bytes=0-1,3-4", "lines=1-2", "bytes=0-" + "9" * 5000, "bytes=" + "9" * 5000 + "-"],
+)
+def test_what_is_no_range_is_ignored(http: httpx.Client, path: str, asked: str) -> None:
+    answer = http.get(path, headers={"range": asked})
+    assert (answer.status_code, answer.content) == (200, PAYLOAD)
+
+
+def test_what_the_caller_has_is_not_sent(http: httpx.Client, path: str) -> None:
+    etag = http.get(path).headers["etag"]
+    for known in (etag, f"W/{etag}", "*", f'"other", {etag}'):
+        for method in ("GET", "HEAD"):
+            assert http.request(method, path, headers={"if-none-match": known}).status_code == 304
+    assert http.get(path, headers={"if-none-match": '"other"'}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "reason", "field"),
+    [
+        ({"end_tokens": BLOCK + 1}, "no_boundary", "query.end_tokens"),
+        ({"end_tokens": BLOCK, "shard": 1}, "wrong_shard", "query.shard"),
+    ],
+)
+def test_a_refusal_names_the_field_at_fault(
+    http: httpx.Client, path: str, query: dict[str, int], reason: str, field: str
+) -> None:
+    answer = http.put(path, params=query, content=PAYLOAD, headers=OCTETS)
+    assert (answer.status_code, answer.json()["reason"]) == (422, reason)
+    assert [error["field"] for error in answer.json()["errors"]] == [field]
+
+
+def test_a_snapshot_of_a_profile_without_any_is_refused(http: httpx.Client) -> None:
+    register(http, profile="llama-3-8b/bf16")
+    path = f"/v1/namespaces/ns/records/snapshot/{'ab' * 32}"
+    answer = http.put(path, params={"end_tokens": BLOCK}, content=PAYLOAD, headers=OCTETS)
+    assert (answer.status_code, answer.json()["reason"]) == (422, "wrong_class")
 
 
 def test_the_first_writer_wins(http: httpx.Client, path: str) -> None:

@@ -36,7 +36,6 @@ def test_defaults() -> None:
         ({"tenant": "\ud800"}, "tenant"),
         ({"model": ""}, "model"),
         ({"model": "x" * 257}, "model"),
-        ({"weights_revision": ""}, "weights_revision"),
         ({"weights_revision": "\0"}, "weights_revision"),
         ({"salt": "x" * 257}, "salt"),
         ({"hash_scheme": ""}, "hash_scheme"),
