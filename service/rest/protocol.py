@@ -32,9 +32,18 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._in_head, self._head_bytes = True, 0
         super().on_message_begin()
 
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """A header field. Those behind a chunked body are counted and dropped: nobody asks for them."""
+        if self._in_head:
+            super().on_header(name, value)
+            return
+        self._head_bytes += len(name) + len(value) + 4
+        if self._head_bytes > MAX_HEAD_BYTES and not self._refused:
+            self._refuse(431, f"the request's trailer is over the limit of {MAX_HEAD_BYTES} bytes")
+
     def on_headers_complete(self) -> None:
         """The head is whole: only now is it known how much of the bytes was head."""
-        self._in_head = False
+        self._in_head, self._head_bytes = False, 0
         size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
         if size > MAX_HEAD_BYTES:
             self._refuse(431, f"the request's head is over the limit of {MAX_HEAD_BYTES} bytes")

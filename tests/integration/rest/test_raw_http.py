@@ -61,6 +61,15 @@ def test_many_small_headers_over_the_bound_are_refused(face: Live, http: httpx.C
     assert http.get("/healthz").status_code == 200
 
 
+def test_a_trailer_over_the_bound_is_refused(face: Live, http: httpx.Client) -> None:
+    head = b"PUT /v1/namespaces/a HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n1\r\n{\r\n0\r\n"
+    fields = b"".join(b"x-%d: %b\r\n" % (number, b"y" * 1000) for number in range(100))
+    answer = exchange(face, head + fields + b"\r\n")
+    assert answer.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 415 "))
+    assert answer.count(b"HTTP/1.1 431 ") == 1
+    assert http.get("/healthz").status_code == 200
+
+
 def test_pipelined_requests_are_answered_in_order(face: Live) -> None:
     one = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
     answer = exchange(face, one + one + one.replace(b"host: x", b"host: x\r\nconnection: close"))
