@@ -86,8 +86,9 @@ def test_the_example_runs(served: Served) -> None:
         )  # fmt: skip
         assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert metric(served.http, "kvshelf_requests_total") == before + 2
-    planned = plan(served.http, tokens(1000), "readme")
-    assert (planned["hit_tokens"], planned["plan"]["mode"]) == (896, "bounded_replay")
+    planned = plan(served.http, tokens(1100), "readme")
+    assert (planned["hit_tokens"], planned["plan"]["mode"], planned["plan"]["exact"]) == (896, "snapshot", True)
+    assert planned["fallback"]["mode"] == "bounded_replay"
     release(served.http, planned)
 
 
