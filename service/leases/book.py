@@ -1,7 +1,7 @@
-"""All leases of a service: bounded in number and in records, renewed by use, gone at their time."""
+"""All leases of a service: bounded in number and in what they keep, renewed by use, gone at their time."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 from service.leases.lease import Lease
@@ -17,16 +17,34 @@ class LeaseLimitError(Exception):
 
 
 class LeaseBook:
-    """Thread-safe. A lease in use is not let go before the use ends, however late."""
+    """Thread-safe. A lease in use is not let go before the use ends, however late.
 
-    def __init__(self, clock: Clock, *, max_leases: int, max_records: int) -> None:
+    Holds are let go outside the book's lock: that may take long, and nobody else has to wait for it.
+
+    Args:
+        clock: when leases are over.
+        max_leases: leases at one time.
+        max_records: what all of them may come to, each at its :attr:`Lease.weight`.
+        renewed: told of each lease that is renewed by a use, from the using thread.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        *,
+        max_leases: int,
+        max_records: int,
+        renewed: Callable[[Lease], None] = lambda _: None,
+    ) -> None:
         self._clock = clock
         self._max_leases = max_leases
         self._max_records = max_records
+        self._renewed = renewed
         self._lock = threading.Lock()
         self._leases: dict[str, Lease] = {}
         self._by_request: dict[tuple[str, str], str] = {}
         self._records = 0
+        self._weight = 0
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -36,6 +54,15 @@ class LeaseBook:
         """Records under lease now."""
         return self._records
 
+    def check_room(self, namespace: str, request_id: str, weight: int) -> None:
+        """Whether a lease of a request that comes to ``weight`` would be taken now.
+
+        Raises:
+            LeaseLimitError: a bound is reached.
+        """
+        with self._lock:
+            self._check_room(self._of_request(namespace, request_id), weight)
+
     def add(self, lease: Lease) -> Lease | None:
         """Start a lease. Returns the one it takes the place of, of the same request, already closed; or None.
 
@@ -43,19 +70,27 @@ class LeaseBook:
             LeaseLimitError: a bound is reached; nothing was added and the new lease's holds are still its own.
         """
         with self._lock:
-            earlier = self._leases.get(self._by_request.get((lease.namespace.name, lease.request_id), ""))
-            freed = earlier.records if earlier else 0
-            if len(self._leases) - bool(earlier) >= self._max_leases:
-                raise LeaseLimitError(f"{self._max_leases} leases are out")
-            if self._records - freed + lease.records > self._max_records:
-                raise LeaseLimitError(f"{self._records} of at most {self._max_records} records are under lease")
-            if earlier:
-                self._close(earlier)
+            earlier = self._of_request(lease.namespace.name, lease.request_id)
+            self._check_room(earlier, lease.weight)
+            idle = self._close([earlier] if earlier else [])
             lease.expires_at = self._clock.monotonic() + lease.ttl_seconds
             self._leases[lease.lease_id] = lease
             self._by_request[lease.namespace.name, lease.request_id] = lease.lease_id
             self._records += lease.records
-            return earlier
+            self._weight += lease.weight
+        _let_go(idle)
+        return earlier
+
+    def _of_request(self, namespace: str, request_id: str) -> Lease | None:
+        return self._leases.get(self._by_request.get((namespace, request_id), ""))
+
+    def _check_room(self, earlier: Lease | None, weight: int) -> None:
+        """Raise LeaseLimitError unless a lease of that weight fits in, in place of the earlier one."""
+        if len(self._leases) - bool(earlier) >= self._max_leases:
+            raise LeaseLimitError(f"{self._max_leases} leases are out")
+        if self._weight - (earlier.weight if earlier else 0) + weight > self._max_records:
+            detail = f"{self._weight} of at most {self._max_records} records are under lease"
+            raise LeaseLimitError(f"{detail}, and this request needs {weight}")
 
     @contextmanager
     def use(self, lease_id: str) -> Iterator[Lease]:
@@ -71,13 +106,15 @@ class LeaseBook:
             lease.users += 1
             lease.expires_at = self._clock.monotonic() + lease.ttl_seconds
         try:
+            self._renewed(lease)
             yield lease
         finally:
             with self._lock:
                 lease.users -= 1
                 lease.expires_at = self._clock.monotonic() + lease.ttl_seconds
-                if lease.closed and not lease.users:
-                    lease.let_go()
+                is_idle = lease.closed and not lease.users
+            self._renewed(lease)
+            _let_go([lease] if is_idle else [])
 
     def release(self, lease_id: str) -> Lease:
         """End a lease and return it.
@@ -89,36 +126,39 @@ class LeaseBook:
             lease = self._leases.get(lease_id)
             if lease is None:
                 raise UnknownLeaseError(lease_id)
-            self._close(lease)
-            return lease
+            idle = self._close([lease])
+        _let_go(idle)
+        return lease
 
     def expire(self) -> list[Lease]:
         """End every lease whose time is over and return them."""
         with self._lock:
             over = [lease for lease in self._leases.values() if self._is_over(lease)]
-            for lease in over:
-                self._close(lease)
-            return over
+            idle = self._close(over)
+        _let_go(idle)
+        return over
 
     def release_all(self) -> list[Lease]:
         """End every lease, as at a stop, and return them."""
         with self._lock:
             everything = list(self._leases.values())
-            for lease in everything:
-                self._close(lease)
-            return everything
+            idle = self._close(everything)
+        _let_go(idle)
+        return everything
 
     def _is_over(self, lease: Lease) -> bool:
         return not lease.users and self._clock.monotonic() >= lease.expires_at
 
-    def _close(self, lease: Lease) -> None:
-        del self._leases[lease.lease_id]
-        if self._by_request.get((lease.namespace.name, lease.request_id)) == lease.lease_id:
-            del self._by_request[lease.namespace.name, lease.request_id]
-        self._records -= lease.records
-        lease.closed = True
-        if not lease.users:
-            lease.let_go()
+    def _close(self, leases: list[Lease]) -> list[Lease]:
+        """Strike leases off. Returns the idle ones, to be let go outside the lock; others are by their last use."""
+        for lease in leases:
+            del self._leases[lease.lease_id]
+            if self._by_request.get((lease.namespace.name, lease.request_id)) == lease.lease_id:
+                del self._by_request[lease.namespace.name, lease.request_id]
+            self._records -= lease.records
+            self._weight -= lease.weight
+            lease.closed = True
+        return [lease for lease in leases if not lease.users]
 
     def check_integrity(self) -> None:
         """Raise AssertionError when the accounts do not add up."""
@@ -126,5 +166,13 @@ class LeaseBook:
             held = sum(lease.records for lease in self._leases.values())
             if held != self._records:
                 raise AssertionError(f"leases hold {held} records, the book says {self._records}")
+            weight = sum(lease.weight for lease in self._leases.values())
+            if weight != self._weight:
+                raise AssertionError(f"leases come to {weight}, the book says {self._weight}")
             if not set(self._by_request.values()) <= set(self._leases):
                 raise AssertionError("a request points at a lease that is gone")
+
+
+def _let_go(leases: Iterable[Lease]) -> None:
+    for lease in leases:
+        lease.let_go()

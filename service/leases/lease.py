@@ -65,6 +65,16 @@ class Lease:
         return sum(len(hold.entries) for hold in self._holds())
 
     @property
+    def weight(self) -> int:
+        """What it counts for against the bound on all leases: records held or keys remembered, whichever are more."""
+        return max(self.records, len(self.keys))
+
+    @property
+    def answers(self) -> tuple[Answer, ...]:
+        """The plan, and its fallback where it has one."""
+        return (self.primary,) if self.fallback is None else (self.primary, self.fallback)
+
+    @property
     def current(self) -> Answer:
         """The plan in force: the fallback once any shard's snapshot was found gone."""
         return self.fallback if self.fell_back and self.fallback is not None else self.primary

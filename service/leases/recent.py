@@ -43,6 +43,15 @@ class Recent(Generic[K, V]):
             self._trim(now)
             return True
 
+    def renew(self, key: K) -> None:
+        """Remember what is known of ``key`` as long as if it were put now; nothing where it is not known."""
+        now = self._clock.monotonic()
+        with self._lock:
+            found = self._items.get(key)
+            if found is not None and now < found[0]:
+                self._items[key] = (now + self._ttl_seconds, found[1])
+                self._items.move_to_end(key)
+
     def get(self, key: K) -> V | None:
         """What is remembered, or None."""
         now = self._clock.monotonic()

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from service.leases.book import LeaseBook
+from service.leases.lease import Lease, PlanFacts
 from service.leases.recent import Recent
 from service.metrics import Metrics
 from service.namespaces import NamespaceRegistry
@@ -105,6 +106,14 @@ def assemble(
 ) -> Parts:
     """Put a service together from opened parts; ``close`` becomes its own."""
     leases = settings.lease
+    longest_seconds = max(leases.plan_memory_seconds, leases.ttl_seconds, leases.max_ttl_seconds)
+    plans: Recent[str, PlanFacts] = Recent(clock, ttl_seconds=longest_seconds, limit=leases.max_plans)
+
+    def renew_facts(lease: Lease) -> None:
+        """No plan is forgotten while its lease lives."""
+        for answer in lease.answers:
+            plans.renew(answer.plan_id)
+
     return Parts(
         settings=settings,
         clock=clock,
@@ -113,8 +122,8 @@ def assemble(
         namespaces=namespaces,
         blocks=blocks,
         snapshots=snapshots,
-        leases=LeaseBook(clock, max_leases=leases.max_leases, max_records=leases.max_records),
-        plans=Recent(clock, ttl_seconds=leases.plan_memory_seconds, limit=leases.max_plans),
+        leases=LeaseBook(clock, max_leases=leases.max_leases, max_records=leases.max_records, renewed=renew_facts),
+        plans=plans,
         finished=Recent(clock, ttl_seconds=leases.plan_memory_seconds, limit=leases.max_plans),
         breaker_state=lambda: snapshots.state.value,
         retention_reached_seconds=lambda: _or_ttl(retention_reached_seconds(), settings),

@@ -46,11 +46,17 @@ def make_plan(parts: Parts, ask: Ask) -> Planned:
     """Plan a request and lease what it loads. The lease's id is also the request's handle until it is released.
 
     Raises:
-        LeaseLimitError: too much is under lease.
+        LeaseLimitError: too much is under lease, or would be if all that is there of the prompt were held.
         InvalidRequestError: the request contradicts itself.
     """
     check_request(ask.request)
-    blocks = survey_blocks(parts, ask.namespace, ask.keys, ask.request)
+    blocks = survey_blocks(
+        parts,
+        ask.namespace,
+        ask.keys,
+        ask.request,
+        check_room=lambda records: parts.leases.check_room(ask.namespace.name, ask.request_id, records),
+    )
     try:
         return _plan_on(parts, ask, blocks)
     except BaseException:  # Whatever went wrong, nothing may stay pinned.
@@ -124,7 +130,7 @@ def _choose(parts: Parts, ask: Ask, cached: Cached, snapshots: SnapshotSurvey) -
 def _keep_what_is_loaded(lease: Lease) -> None:
     """Narrow the holds to what the plan and its fallback load together."""
     tokens = lease.namespace.layout.block_tokens
-    loads = [answer.plan.load for answer in (lease.primary, lease.fallback) if answer is not None]
+    loads = [answer.plan.load for answer in lease.answers]
     ranges = [(load.global_start // tokens, load.global_end // tokens) for load in loads if _loads_blocks(load)]
     if not ranges:
         for hold in lease.blocks:
@@ -142,21 +148,25 @@ def _loads_blocks(load: Load) -> bool:
 
 
 def _publish(parts: Parts, lease: Lease, request: Request) -> None:
-    """Enter the lease and the plans' facts, and count them."""
+    """Enter the lease and the plans' facts, and count them.
+
+    Once it is entered, another plan of the same request may take its place at any time and empty it.
+    """
+    ages = _ages(parts, lease)
     try:
         parts.leases.add(lease)
     except BaseException:  # The lease was not taken in, so its snapshot is still this call's to let go.
         lease.let_go()
         raise
-    for answer in (lease.primary, lease.fallback):
-        if answer is not None:
-            parts.plans.put(answer.plan_id, PlanFacts(lease.namespace.name, Ran.of(answer.plan, request)))
+    for answer in lease.answers:
+        parts.plans.put(answer.plan_id, PlanFacts(lease.namespace.name, Ran.of(answer.plan, request)))
     plan = lease.primary.plan
     parts.metrics.plans.labels(plan.mode.value, str(plan.exact).lower()).inc()
-    _observe_ages(parts, lease)
+    for tier, seconds in ages:
+        parts.metrics.age_at_hit.labels(tier).observe(seconds)
 
 
-def _observe_ages(parts: Parts, lease: Lease) -> None:
+def _ages(parts: Parts, lease: Lease) -> list[tuple[str, float]]:
     """The age of the deepest record of each tier that the plan loads stands for the whole prefix."""
     deepest: list[tuple[str, Entry | Miss]] = []
     if lease.blocks and _loads_blocks(lease.primary.plan.load):
@@ -164,6 +174,5 @@ def _observe_ages(parts: Parts, lease: Lease) -> None:
         deepest.append(("ssd", lease.blocks[0].entries[last - lease.first_block]))
     if lease.snapshot is not None:
         deepest.append(("dram", lease.snapshot.entries[0]))
-    for tier, entry in deepest:
-        if isinstance(entry, Entry):
-            parts.metrics.age_at_hit.labels(tier).observe(max(0.0, parts.clock.now() - entry.last_used_at))
+    now = parts.clock.now()
+    return [(tier, max(0.0, now - entry.last_used_at)) for tier, entry in deepest if isinstance(entry, Entry)]

@@ -1,7 +1,7 @@
 """Look up what is there for a prompt: the contiguous global KV and the snapshots that could serve."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kvshelf_client.words import MissReason, Provenance
@@ -44,11 +44,14 @@ class SnapshotSurvey:
     missing: tuple[int, MissReason] | None
 
 
-def survey_blocks(parts: Parts, namespace: Namespace, keys: Sequence[bytes], request: Request) -> BlockSurvey:
+def survey_blocks(
+    parts: Parts, namespace: Namespace, keys: Sequence[bytes], request: Request, *, check_room: Callable[[int], None]
+) -> BlockSurvey:
     """Hold every block beyond the exactly held ones and count the contiguous prefixes G and G_exact.
 
     A block counts as there when the engine holds it whole or every shard of it is stored; for G_exact it must be held
-    exactly, or every shard be exact.
+    exactly, or every shard be exact. Each shard is asked only for what the ones before it have. ``check_room`` is told
+    how many records that can come to before the second shard is held, and may refuse by raising.
     """
     layout = namespace.layout
     total = request.prompt_tokens // layout.block_tokens
@@ -56,32 +59,38 @@ def survey_blocks(parts: Parts, namespace: Namespace, keys: Sequence[bytes], req
     if not layout.block_bytes or first >= total:
         whole = total * layout.block_tokens
         return BlockSurvey((), first, whole, whole, None)
-    with parts.metrics.tier_latency.labels("ssd", "hold").time():
-        holds = tuple(
-            parts.blocks.hold(namespace.record_ids(keys[first:total], shard)) for shard in range(namespace.shards)
-        )
+    holds: list[Hold] = []
+    reach, reason = total - first, None
+    try:
+        with parts.metrics.tier_latency.labels("ssd", "hold").time():
+            for shard in range(namespace.shards):
+                holds.append(parts.blocks.hold(namespace.record_ids(keys[first : first + reach], shard)))
+                count_lookups(parts, "block", "ssd", holds[-1].entries)
+                reach, why = _reach(holds[-1], held - first, reach, exact=False)
+                reason = why or reason
+                if shard == 0:
+                    check_room(reach * namespace.shards)
+    except BaseException:  # Whatever went wrong, nothing may stay pinned.
+        for hold in holds:
+            hold.release()
+        raise
+    exact_reach = reach
     for hold in holds:
-        count_lookups(parts, "block", "ssd", hold.entries)
-    reach, reason = _reach(holds, held - first, exact=False)
-    exact_reach, _ = _reach(holds, 0, exact=True)
+        exact_reach, _ = _reach(hold, 0, exact_reach, exact=True)
     tokens = layout.block_tokens
-    return BlockSurvey(holds, first, (first + reach) * tokens, (first + exact_reach) * tokens, reason)
+    return BlockSurvey(tuple(holds), first, (first + reach) * tokens, (first + exact_reach) * tokens, reason)
 
 
-def _reach(holds: tuple[Hold, ...], start: int, *, exact: bool) -> tuple[int, MissReason | None]:
-    """Where the contiguous entries from ``start`` end, over all shards, and why."""
-    end, reason = len(holds[0].entries), None
-    for hold in holds:
-        entries = hold.entries
-        for position in range(start, end):
-            entry = entries[position]
-            if type(entry) is Miss:
-                end, reason = position, entry.reason
-                break
-            if exact and entry.provenance is not Provenance.EXACT:  # type: ignore[union-attr]
-                end, reason = position, None
-                break
-    return end, reason
+def _reach(hold: Hold, start: int, end: int, *, exact: bool) -> tuple[int, MissReason | None]:
+    """Where the contiguous entries from ``start`` end, at ``end`` at the latest; and the reason of the miss there."""
+    entries = hold.entries
+    for position in range(start, end):
+        entry = entries[position]
+        if type(entry) is Miss:
+            return position, entry.reason
+        if exact and entry.provenance is not Provenance.EXACT:  # type: ignore[union-attr]
+            return position, None
+    return end, None
 
 
 def survey_snapshots(

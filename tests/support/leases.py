@@ -42,6 +42,7 @@ def make_lease(
     holds: Sequence[Hold] = (),
     snapshot: Hold | None = None,
     ttl_seconds: float = 60.0,
+    keys: Sequence[bytes] = (),
     of: Namespace = NAMESPACE,
 ) -> Lease:
     """A lease for a cold plan, of a request of its own where none is named."""
@@ -54,6 +55,7 @@ def make_lease(
         fallback=None,
         hit_tokens=0,
         ttl_seconds=ttl_seconds,
+        keys=keys,
         blocks=tuple(holds),
         snapshot=snapshot,
     )

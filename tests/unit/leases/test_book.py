@@ -69,6 +69,82 @@ def test_one_record_too_many_is_refused(book: LeaseBook) -> None:
     book.check_integrity()
 
 
+def test_keys_count_where_they_are_more_than_the_records(book: LeaseBook) -> None:
+    keys = [bytes([number]) * 32 for number in range(6)]
+    book.add(make_lease("a", keys=keys))
+    assert book.records == 0
+    with pytest.raises(LeaseLimitError, match=r"6 of at most 10 .* needs 5"):
+        book.add(make_lease("b", holds=[OpenHold(5)], keys=keys[:5]))
+    book.add(make_lease("b", holds=[OpenHold(4)], keys=keys[:4]))
+    book.check_integrity()
+    with pytest.raises(LeaseLimitError):
+        book.add(make_lease("c", keys=keys[:1]))
+    book.release("a")
+    book.add(make_lease("c", keys=keys))
+    book.check_integrity()
+
+
+def test_room_is_what_a_lease_of_the_request_would_find(book: LeaseBook) -> None:
+    book.add(make_lease("a", "request", holds=[OpenHold(7)]))
+    book.check_room(NAMESPACE.name, "other", 3)
+    book.check_room(NAMESPACE.name, "request", 10)
+    for request_id, weight in (("other", 4), ("request", 11)):
+        with pytest.raises(LeaseLimitError):
+            book.check_room(NAMESPACE.name, request_id, weight)
+    book.add(make_lease("b"))
+    book.add(make_lease("c"))
+    book.check_room(NAMESPACE.name, "request", 0)
+    with pytest.raises(LeaseLimitError):
+        book.check_room(NAMESPACE.name, "other", 0)
+
+
+class CuriousHold(OpenHold):
+    """A hold during whose release somebody else looks into the book."""
+
+    def __init__(self, book: LeaseBook) -> None:
+        super().__init__(1)
+        self._book = book
+        self.waited = 0
+
+    def release(self) -> None:
+        """See :meth:`Hold.release`."""
+        other = threading.Thread(target=self._book.check_integrity, daemon=True)
+        other.start()
+        other.join(5)
+        self.waited += other.is_alive()
+        super().release()
+
+
+def test_nobody_waits_while_a_lease_is_let_go(book: LeaseBook, clock: ManualClock) -> None:
+    holds = [CuriousHold(book) for _ in range(5)]
+    book.add(make_lease("a", holds=[holds[0]]))
+    book.release("a")
+    book.add(make_lease("b", "request", holds=[holds[1]]))
+    book.add(make_lease("c", "request", holds=[holds[2]]))
+    clock.advance(60)
+    book.expire()
+    book.add(make_lease("d", holds=[holds[3]]))
+    with book.use("d"):
+        book.release("d")
+    book.add(make_lease("e", holds=[holds[4]]))
+    book.release_all()
+    assert [(hold.is_held, hold.waited) for hold in holds] == [(False, 0)] * 5
+
+
+def test_whoever_wants_is_told_of_each_lease_that_is_renewed(clock: ManualClock) -> None:
+    seen: list[str] = []
+    book = LeaseBook(clock, max_leases=3, max_records=10, renewed=lambda lease: seen.append(lease.lease_id))
+    book.add(make_lease("a"))
+    book.add(make_lease("b"))
+    assert seen == []
+    with book.use("a"):
+        assert seen == ["a"]
+    assert seen == ["a", "a"]
+    clock.advance(60)
+    assert not is_there(book, "b")
+    assert seen == ["a", "a"]
+
+
 def test_a_second_plan_of_a_request_takes_the_place_of_the_first(book: LeaseBook) -> None:
     first = make_lease("a", "request", holds=[(hold := OpenHold(4))])
     book.add(first)

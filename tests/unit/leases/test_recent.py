@@ -46,6 +46,23 @@ def test_putting_again_replaces_renews_and_makes_it_the_youngest(recent: Recent[
     assert recent.get("a") == 3
 
 
+def test_what_is_renewed_lives_and_is_the_youngest(recent: Recent[str, int], clock: ManualClock) -> None:
+    recent.put("a", 1)
+    recent.put("b", 2)
+    clock.advance(6)
+    recent.renew("a")
+    recent.renew("never put")
+    clock.advance(4)
+    assert [recent.get(key) for key in ("a", "b", "never put")] == [1, None, None]
+    recent.renew("b")
+    assert recent.get("b") is None, "it was over"
+    for key in "cd":
+        recent.put(key, 3)
+    assert [recent.get(key) for key in "acd"] == [1, 3, 3]
+    clock.advance(6)
+    assert recent.get("a") is None
+
+
 def test_what_is_over_makes_room(recent: Recent[str, int], clock: ManualClock) -> None:
     recent.put("a", 1)
     recent.put("b", 2)

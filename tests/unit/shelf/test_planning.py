@@ -1,19 +1,23 @@
 """Plans that are refused hold nothing, and requests that end renew what they used."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kvshelf_client.words import MissReason, RecordClass
-from service.leases.book import LeaseLimitError
-from service.leases.lease import RanPlan
+from service.leases.book import LeaseBook, LeaseLimitError
+from service.leases.lease import Lease, RanPlan
 from service.planner import InvalidRequestError
 from service.settings import load_settings
 from service.shelf.finishing import finish
 from service.shelf.parts import Parts
 from service.shelf.upkeep import upkeep_step
+from storage.base import Hold, RecordId
 from storage.clock import ManualClock
+from storage.memory import MemoryTier
 from tests.support.service import make_parts, register
 from tests.support.shelf import fill, plan
 
@@ -98,3 +102,111 @@ def test_a_plan_that_was_replaced_has_used_nothing(parts: Parts, clock: ManualCl
     upkeep_step(parts)
     clock.advance(2 * HOUR_SECONDS)
     assert plan(parts, namespace, 1100).lease.hit_tokens == 0
+
+
+class AskedTier(MemoryTier):
+    """Remembers how many records each hold was asked for."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock=clock, ttl_seconds=3600, budget_bytes=64 << 20, name="ssd")
+        self.asked: list[int] = []
+
+    def hold(self, ids: Sequence[RecordId]) -> Hold:
+        """See :meth:`Tier.hold`."""
+        self.asked.append(len(ids))
+        return super().hold(ids)
+
+
+@pytest.fixture
+def asked(tmp_path: Path, clock: ManualClock) -> Iterator[tuple[Parts, AskedTier]]:
+    """A service that may keep 30 records under lease."""
+    blocks = AskedTier(clock)
+    limits = load_settings(flags={"lease": {"max_records": 30}}, environment={})
+    parts = make_parts(tmp_path, clock, settings=limits, blocks=blocks)
+    yield parts, blocks
+    parts.close()
+    assert blocks.usage().pinned_bytes == 0
+
+
+def test_a_shard_is_asked_only_for_what_the_ones_before_it_have(asked: tuple[Parts, AskedTier]) -> None:
+    parts, blocks = asked
+    namespace = register(parts, shards=4)
+    for shard, count in enumerate((5, 3, 4, 3)):
+        fill(parts, namespace, BLOCKS, range(count), shards=[shard])
+    planned = plan(parts, namespace, 100 * 128)
+    assert blocks.asked == [100, 5, 3, 3]
+    assert planned.lease.hit_tokens == 3 * 128
+    assert planned.global_reason == (3 * 128, MissReason.NEVER_STORED)
+
+
+@pytest.mark.parametrize(("count", "fits"), [(7, True), (8, False)])
+def test_what_cannot_fit_is_refused_before_the_other_shards_are_held(
+    asked: tuple[Parts, AskedTier], count: int, fits: bool
+) -> None:
+    parts, blocks = asked
+    namespace = register(parts, shards=4)
+    fill(parts, namespace, BLOCKS, range(count))
+    if fits:
+        assert plan(parts, namespace, 100 * 128).lease.records == 4 * count
+        assert blocks.asked == [100, 7, 7, 7]
+        return
+    with pytest.raises(LeaseLimitError, match="needs 32"):
+        plan(parts, namespace, 100 * 128)
+    assert blocks.asked == [100]
+    assert (len(parts.leases), blocks.usage().pinned_bytes) == (0, 0)
+
+
+def test_keys_of_what_the_engine_holds_count(asked: tuple[Parts, AskedTier]) -> None:
+    parts, _ = asked
+    namespace = register(parts, profile="llama-3-8b/bf16")
+    lease = plan(parts, namespace, 3900, hbm_tokens=30 * 128, hbm_exact_tokens=30 * 128, hbm_state=True).lease
+    assert (lease.records, len(lease.keys)) == (0, 30)
+    with pytest.raises(LeaseLimitError):
+        plan(parts, namespace, 200, hbm_tokens=128, hbm_exact_tokens=128, hbm_state=True)
+    finish(parts, lease.lease_id, RanPlan.PLAN)
+    plan(parts, namespace, 200, hbm_tokens=128, hbm_exact_tokens=128, hbm_state=True)
+
+
+class HastyBook(LeaseBook):
+    """A book in which another plan of the request comes at once."""
+
+    def add(self, lease: Lease) -> Lease | None:
+        """See :meth:`LeaseBook.add`."""
+        earlier = super().add(lease)
+        self.release(lease.lease_id)
+        return earlier
+
+
+def test_a_lease_whose_place_is_taken_at_once_is_answered_all_the_same(parts: Parts, clock: ManualClock) -> None:
+    namespace = register(parts)
+    fill(parts, namespace, BLOCKS, range(7))
+    fill(parts, namespace, SNAPSHOTS, [6])
+    hasty = replace(parts, leases=HastyBook(clock, max_leases=10, max_records=100))
+    assert plan(hasty, namespace, 1100).lease.primary.plan.matched_tokens == 896
+    for tier in ("ssd", "dram"):
+        sample = parts.metrics.registry.get_sample_value("kvshelf_age_at_hit_seconds_count", {"tier": tier})
+        assert sample == 1
+
+
+@pytest.mark.parametrize("memory_seconds", [1.0, 70.0])
+def test_a_plan_is_not_forgotten_while_its_lease_lives(
+    tmp_path: Path, clock: ManualClock, memory_seconds: float
+) -> None:
+    flags = {"lease": {"plan_memory_seconds": memory_seconds, "max_ttl_seconds": 60.0}}
+    parts = make_parts(tmp_path, clock, settings=load_settings(flags=flags, environment={}))
+    namespace = register(parts)
+    fill(parts, namespace, BLOCKS, range(7))
+    fill(parts, namespace, SNAPSHOTS, [6])
+    lease = plan(parts, namespace, 1100).lease
+    for _ in range(5):
+        clock.advance(59.9)
+        with parts.leases.use(lease.lease_id):
+            pass
+        upkeep_step(parts)
+    clock.advance(max(60.0, memory_seconds) - 0.1)
+    for answer in lease.answers:
+        assert parts.plans.get(answer.plan_id) is not None
+    assert len(lease.answers) == 2
+    clock.advance(0.1)
+    assert parts.plans.get(lease.primary.plan_id) is None
+    parts.close()
