@@ -23,6 +23,7 @@ from service.namespaces import (
 from service.planner import InvalidRequestError
 from service.profiles import ProfileError
 from service.shelf.fetching import NoSuchShardError
+from service.shelf.records import TierDownError
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_SECONDS = 1
@@ -141,6 +142,7 @@ def install_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
         ProfileError,
         InvalidRequestError,
         NoSuchShardError,
+        TierDownError,
         Exception,
     ):
         app.add_exception_handler(kind, on_error)
@@ -187,6 +189,10 @@ def _translate(error: Exception) -> ProblemError:
             return ProblemError(422, str(error), field="body.profile")
         case NoSuchShardError():
             return ProblemError(422, str(error), field="query.shard")
+        case TierDownError():
+            return ProblemError(
+                503, f"{error}; what is there will be known when it does", extra={"reason": "tier_down"}
+            )
     _LOG.error("unexpected_error", exc_info=error)
     return ProblemError(500, "something unexpected happened; the log has it under event unexpected_error")
 

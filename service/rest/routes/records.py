@@ -1,9 +1,11 @@
 """Single records by key: look, read, write once, delete; and renew or delete many."""
 
 import re
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi.responses import StreamingResponse
 
 from kvshelf_client.frames import KEY_BYTES, FrameHeader, FrameKind, checksum_of
 from kvshelf_client.words import Provenance, RecordClass
@@ -14,6 +16,7 @@ from service.rest.encode import json_response
 from service.rest.problems import ProblemError, problem_responses
 from service.rest.routes.stores import describe_outcome
 from service.shelf import records
+from service.shelf.parts import Parts
 from service.shelf.storing import Outcome, Upload, ran_plan, store
 from storage.base import Entry, Loaded, Miss
 
@@ -23,6 +26,8 @@ ClassName = Literal["block", "snapshot"]
 InKey = Annotated[str, Path(pattern="^[0-9a-f]{64}$", description="The block key: 64 lower-case hexadecimal digits.")]
 InShard = Annotated[int, Query(ge=0, le=65_535, description="The shard.")]
 
+PIECE_BYTES = 1 << 20
+"""A longer payload is sent in pieces: as one it would be copied whole on the event loop."""
 MISS_HEADER = "Kvshelf-Miss"
 _BINARY = {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}}
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
@@ -46,7 +51,7 @@ _REFUSALS = {
         200: {**_BINARY, "description": "The payload."},
         206: {**_BINARY, "description": "The range of it that was asked for."},
         304: {"description": "The caller has it already (If-None-Match)."},
-        **problem_responses(404, 416, 422),
+        **problem_responses(404, 416, 422, 503),
     },
     summary="Read a record",
 )
@@ -55,7 +60,7 @@ async def read_record(
 ) -> Response:
     """The payload of a record, verified, with a strong `ETag` (key, shard and generation) and one `Range` at most.
 
-    A miss is a 404 whose header `Kvshelf-Miss` has the reason.
+    A miss is a 404 whose header `Kvshelf-Miss` has the reason; of a tier that does not serve nothing is known: a 503.
     """
     with context.parts.metrics.latency.labels("record").time():
         namespace = context.namespace(name)
@@ -74,7 +79,7 @@ async def read_record(
     responses={
         200: {"description": "It is there."},
         304: {"description": "The caller has it already (If-None-Match)."},
-        **problem_responses(404, 422),
+        **problem_responses(404, 422, 503),
     },
     summary="Look at a record",
 )
@@ -104,14 +109,25 @@ def _payload_response(request: Request, found: Loaded, headers: dict[str, str]) 
     asked = _RANGE.fullmatch(request.headers.get("range", "").strip())
     # What is no single range of bytes is ignored, as RFC 9110 has it.
     if asked is None or _is_invalid(asked) or request.headers.get("if-range", headers["ETag"]) != headers["ETag"]:
-        return Response(bytes(found.payload), headers=headers, media_type=bodies.TOKENS_TYPE)
+        return _octets(memoryview(found.payload), 200, headers)
     chosen = _range(asked, size)
     if chosen is None:
         everything = {"Content-Range": f"bytes */{size}"}
         raise ProblemError(416, f"the record has {size} bytes", field="header.range", headers=everything)
     headers["Content-Range"] = f"bytes {chosen.start}-{chosen.stop - 1}/{size}"
-    part = bytes(memoryview(found.payload)[chosen.start : chosen.stop])
-    return Response(part, 206, headers, bodies.TOKENS_TYPE)
+    return _octets(memoryview(found.payload)[chosen.start : chosen.stop], 206, headers)
+
+
+def _octets(payload: memoryview, status: int, headers: dict[str, str]) -> Response:
+    if len(payload) <= PIECE_BYTES:
+        return Response(bytes(payload), status, headers, bodies.TOKENS_TYPE)
+    headers["Content-Length"] = str(len(payload))
+    return StreamingResponse(_pieces(payload), status, headers, bodies.TOKENS_TYPE)
+
+
+async def _pieces(payload: memoryview) -> AsyncIterator[memoryview]:
+    for start in range(0, len(payload), PIECE_BYTES):
+        yield payload[start : start + PIECE_BYTES]
 
 
 def _is_invalid(asked: re.Match[str]) -> bool:
@@ -162,12 +178,16 @@ async def write_record(
             raise _refusal("wrong_class")
         payload = await bodies.read_bounded(request, size)
         claim = Provenance[provenance.upper()]
-        header = FrameHeader(
-            FrameKind[kind.upper()], bytes.fromhex(key), len(payload), checksum_of(payload), claim, shard, end_tokens
-        )
+        header = FrameHeader(FrameKind[kind.upper()], bytes.fromhex(key), len(payload), 0, claim, shard, end_tokens)
         upload = Upload(namespace, ran_plan(context.parts, namespace, plan_id))
-        (outcome,) = await context.run(store, context.parts, upload, [(header, payload)])
+        outcome = await context.run(_store_one, context.parts, upload, header, payload)
         return _write_response(outcome, write_once=request.headers.get("if-none-match", "").strip() == "*")
+
+
+def _store_one(parts: Parts, upload: Upload, header: FrameHeader, payload: bytearray) -> Outcome:
+    """Store a record whose checksum is still to be made. Blocking."""
+    (outcome,) = store(parts, upload, [(header._replace(checksum=checksum_of(payload)), payload)])
+    return outcome
 
 
 def _write_response(outcome: Outcome, *, write_once: bool) -> Response:
@@ -190,7 +210,10 @@ def _refusal(reason: str) -> ProblemError:
 
 
 @router.delete(
-    "/{name}/records/{kind}/{key}", status_code=204, responses=problem_responses(404, 422), summary="Delete a record"
+    "/{name}/records/{kind}/{key}",
+    status_code=204,
+    responses=problem_responses(404, 422, 503),
+    summary="Delete a record",
 )
 async def delete_record(name: str, kind: ClassName, key: InKey, context: InContext, shard: InShard = 0) -> Response:
     """Forget one record. What a lease holds of it stays readable until the lease ends."""
@@ -207,7 +230,7 @@ async def delete_record(name: str, kind: ClassName, key: InKey, context: InConte
 @router.post(
     "/{name}/touch",
     response_model=models.CountAnswer,
-    responses=problem_responses(404, 413, 415, 422),
+    responses=problem_responses(404, 413, 415, 422, 503),
     openapi_extra=bodies.json_body(models.KeysBody),
     summary="Renew records",
 )
@@ -221,7 +244,7 @@ async def touch_records(name: str, request: Request, context: InContext) -> dict
 @router.post(
     "/{name}/delete",
     response_model=models.CountAnswer,
-    responses=problem_responses(404, 413, 415, 422),
+    responses=problem_responses(404, 413, 415, 422, 503),
     openapi_extra=bodies.json_body(models.KeysBody),
     summary="Delete records",
 )

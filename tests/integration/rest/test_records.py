@@ -1,9 +1,19 @@
 """Single records over HTTP: ETag, Range, conditional writes, deletes."""
 
+import asyncio
+from collections.abc import Iterator, MutableMapping
+from pathlib import Path
+from typing import Any
+
 import httpx
 import pytest
 
+from service.rest.app import create_app
+from storage.clock import ManualClock
+from tests.simulation.pool import RemotePool
 from tests.support.engine import BLOCK, BLOCK_BYTES, SNAPSHOT_BYTES, keys_of, register, tokens
+from tests.support.live import Live, live
+from tests.support.service import make_parts
 
 OCTETS = {"content-type": "application/octet-stream"}
 PAYLOAD = bytes(range(BLOCK_BYTES))
@@ -156,3 +166,90 @@ def test_many_are_renewed_and_deleted_at_once(http: httpx.Client, path: str) -> 
     assert http.post("/v1/namespaces/ns/touch", json=body).json() == {"records": 1}
     assert http.post("/v1/namespaces/ns/delete", json=body).json() == {"records": 1}
     assert http.post("/v1/namespaces/ns/delete", json=body).json() == {"records": 0}
+
+
+@pytest.fixture
+def pool(clock: ManualClock) -> RemotePool:
+    return RemotePool(clock=clock, ttl_seconds=300, budget_bytes=1 << 20, name="dram")
+
+
+@pytest.fixture
+def away(tmp_path: Path, clock: ManualClock, pool: RemotePool) -> Iterator[httpx.Client]:
+    """A face whose pool can be away."""
+    parts = make_parts(tmp_path / "away", clock, snapshots=pool)
+    with live(parts) as running, httpx.Client(base_url=running.url, timeout=30) as client:
+        yield client
+    parts.close()
+
+
+def test_while_the_pool_is_away_nothing_is_said_of_its_records(
+    away: httpx.Client, pool: RemotePool, clock: ManualClock
+) -> None:
+    register(away)
+    key = keys_of(away, tokens(BLOCK))[0]
+    path = f"/v1/namespaces/ns/records/snapshot/{key}"
+    body = bytes(SNAPSHOT_BYTES)
+    assert away.put(path, params={"end_tokens": BLOCK}, content=body, headers=OCTETS).status_code == 201
+    pool.is_away = True
+    named = {"class": "snapshot", "keys": [key]}
+    answers = [away.get(path), away.delete(path)]
+    answers += [away.post(f"/v1/namespaces/ns/{verb}", json=named) for verb in ("touch", "delete")]
+    for answer in answers:
+        assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
+        assert (answer.json()["reason"], answer.headers["retry-after"]) == ("tier_down", "1")
+    assert away.head(path).status_code == 503
+    pool.is_away = False
+    clock.advance(60)
+    assert away.get(path).content == body
+
+
+LONG_BYTES = BLOCK * 8192 * 3 + BLOCK
+"""A payload that is sent in several pieces."""
+
+
+@pytest.mark.parametrize(
+    ("asked", "start", "stop", "pieces"),
+    [(None, 0, LONG_BYTES, 4), ("bytes=5-1048580", 5, 1048581, 1), ("bytes=5-1048581", 5, 1048582, 2)],
+)
+def test_a_long_payload_is_sent_in_pieces(
+    face: Live, http: httpx.Client, asked: str | None, start: int, stop: int, pieces: int
+) -> None:
+    register(http, bytes_per_token=LONG_BYTES // BLOCK)
+    path = f"/v1/namespaces/ns/records/block/{keys_of(http, tokens(BLOCK))[0]}"
+    payload = bytes(range(256)) * (LONG_BYTES // 256) + bytes(LONG_BYTES % 256)
+    assert http.put(path, params={"end_tokens": BLOCK}, content=payload, headers=OCTETS).status_code == 201
+    answer = http.get(path, headers={"range": asked} if asked else {})
+    assert answer.content == payload[start:stop]
+    assert answer.headers["content-length"] == str(stop - start)
+    sent = asyncio.run(_bodies_of(face, path, asked))
+    assert len(sent) == pieces
+    assert sum(sent) == stop - start
+    assert max(sent) <= 1 << 20
+
+
+async def _bodies_of(face: Live, path: str, asked: str | None) -> list[int]:
+    """How long the pieces are that the face hands to its server."""
+    sent: list[int] = []
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": [(b"range", asked.encode())] if asked else [],
+    }
+    app = create_app(face.parts)
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if message.get("body"):
+            sent.append(len(message["body"]))
+
+    try:
+        await app(scope, receive, send)
+    finally:
+        app.state.context.close()
+    return sent
