@@ -19,7 +19,7 @@ from kvshelf_client.words import MissReason, Provenance
 from service.leases.lease import Lease
 from service.namespaces import Namespace, NamespaceSpec, make_namespace
 from service.planner import fallback_plan, resume_plan
-from service.planner.base import Cached, Mode, Request, Snapshot
+from service.planner.base import Ability, Cached, Mode, Request, Snapshot
 from service.profiles import get_profile
 from service.shelf import survey
 from service.shelf.parts import Parts
@@ -85,7 +85,7 @@ def namespace_of(profile_id: str, shards: int) -> Namespace:
 @st.composite
 def shards_of(draw: st.DrawFn, count: int) -> Shards:
     """A record of which all is there and alike, or any mixture."""
-    kinds = st.sampled_from([EXACT, EXACT, REPLAYED, None])
+    kinds = st.sampled_from([EXACT, REPLAYED, EXACT, REPLAYED, None])
     return draw(kinds.map(lambda kind: (kind,) * count) | st.tuples(*[kinds] * count))
 
 
@@ -95,18 +95,35 @@ def cases(draw: st.DrawFn, profile_id: str) -> Case:
     batch_boundaries = draw(st.sampled_from([1, 3, 64]))
     most = draw(st.sampled_from([5, 40] if batch_boundaries < 64 else [5, len(KEYS)]))
     request = draw(requests(namespace.layout, most * BLOCK + BLOCK - 1))
+    if draw(st.sampled_from([True, True, False])):
+        request = replace(request, supports=request.supports | {Ability.SNAPSHOT})
     count = request.prompt_tokens // BLOCK
-    whole: Shards = (EXACT,) * namespace.shards
-    blocks: list[Shards] = [whole] * draw(st.integers(0, count))
-    if blocks:
-        replayed_from = draw(st.integers(0, len(blocks)))
-        blocks = [(REPLAYED,) * namespace.shards if at >= replayed_from else whole for at in range(len(blocks))]
-    anywhere = st.integers(0, max(0, count - 1))
-    odd = draw(st.dictionaries(anywhere, shards_of(namespace.shards), max_size=3))
-    blocks = [odd.get(at, shards) for at, shards in enumerate(blocks)]
-    near = st.integers(max(0, len(blocks) - 4), max(0, count - 1))
-    snapshots = draw(st.dictionaries(anywhere | near, shards_of(namespace.shards), max_size=6)) if count else {}
+    blocks = draw(blocks_of(namespace, count))
+    reach = max(len(blocks), count if not namespace.shard_block_bytes else 0)
+    anywhere, near = st.integers(0, max(0, count - 1)), st.integers(max(0, reach - 4), max(0, reach - 1))
+    snapshots = draw(st.dictionaries(near | near | anywhere, shards_of(namespace.shards), max_size=6)) if count else {}
+    if draw(st.booleans()) and snapshots:
+        just_met = load_bytes_per_saved_token(namespace, request, draw(st.sampled_from(sorted(snapshots))))
+        request = replace(request, max_load_bytes_per_saved_token=just_met)
     return Case(namespace, request, blocks, snapshots, batch_boundaries)
+
+
+@st.composite
+def blocks_of(draw: st.DrawFn, namespace: Namespace, count: int) -> list[Shards]:
+    """A prefix, exact up to some block, in which a few blocks may be otherwise."""
+    reach = draw(st.integers(0, count))
+    exact_reach = draw(st.just(reach) | st.integers(0, reach))
+    most_odd = draw(st.sampled_from([0, 0, 3]))
+    odd = draw(st.dictionaries(st.integers(0, count), shards_of(namespace.shards), max_size=most_odd))
+    return [odd.get(at, (EXACT if at < exact_reach else REPLAYED,) * namespace.shards) for at in range(reach)]
+
+
+def load_bytes_per_saved_token(namespace: Namespace, request: Request, number: int) -> float:
+    """What it costs to resume at the snapshot after block ``number``."""
+    held = request.hbm_tokens if request.allow_approximate else request.hbm_exact_tokens
+    blocks = max(0, number + 1 - held // BLOCK)
+    layout = namespace.layout
+    return (blocks * layout.block_bytes + layout.snapshot_bytes) / ((number + 1) * BLOCK)
 
 
 @cache
@@ -192,3 +209,14 @@ def test_the_services_plan_is_the_planners_with_full_knowledge(name: str) -> Non
         check(case)
 
     property_of_the_model()
+
+
+@pytest.mark.parametrize("batch_boundaries", [1, 3, 64])
+def test_under_a_limit_the_search_goes_on_to_the_snapshot_that_is_worth_its_bytes(batch_boundaries: int) -> None:
+    """Beyond what the engine holds each block costs more: the deepest snapshot is too dear, another is not."""
+    namespace = namespace_of(PROFILES["recurrent"], 1)
+    supports = frozenset({Ability.SNAPSHOT})
+    request = Request(1280, False, supports, 256, 256, max_load_bytes_per_saved_token=0.5)
+    case = Case(namespace, request, [(EXACT,)] * 8, {2: (EXACT,), 6: (EXACT,)}, batch_boundaries)
+    assert resume_plan(namespace.layout, request, case.knowledge).load.snapshot_boundary == 384
+    check(case)

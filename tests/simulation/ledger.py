@@ -3,7 +3,7 @@
 import struct
 from typing import NamedTuple
 
-from kvshelf_client.frames import FrameHeader
+from kvshelf_client.frames import FrameHeader, checksum_of
 from kvshelf_client.words import Provenance, RecordClass
 from service.namespaces import Namespace
 from service.shelf.storing import Outcome
@@ -46,10 +46,14 @@ class Ledger:
 
     def settle(self, namespace: Namespace, outcome: Outcome, payload: Payload) -> None:
         """Take note of what became of one record of a store."""
-        header, kind = outcome.header, RecordClass(outcome.header.kind)
-        truth = truth_of(payload, kind, header.key, header.shard)
         if outcome.outcome not in ("stored", "replaced"):
             return
+        header, kind = outcome.header, RecordClass(outcome.header.kind)
+        truth = truth_of(payload, kind, header.key, header.shard)
+        if header.length_bytes != len(payload) or header.checksum != checksum_of(payload):
+            raise AssertionError(f"kept under a false header: {outcome}")
+        if header.shard >= namespace.shards or header.end_tokens % namespace.layout.block_tokens:
+            raise AssertionError(f"kept where no record can be: {outcome}")
         if outcome.provenance is None:
             raise AssertionError(f"{outcome} says no provenance")
         if outcome.provenance is Provenance.EXACT and truth != UNTAINTED:

@@ -269,11 +269,24 @@ class Session:
                 payload = payload_of(piece.kind, key, shard, truth, size)
                 kind, claim = FrameKind(piece.kind), piece.claim(is_judged=is_judged)
                 header = FrameHeader(kind, key, size, checksum_of(payload), claim, shard, piece.end_tokens)
+                if self._chance(0.01):
+                    header = self._spoilt(header)
                 frames.append((header, payload))
             self._upload(plan_id, frames)
             yield
         if keys:
             self._previous = keys[-1]
+
+    def _spoilt(self, header: FrameHeader) -> FrameHeader:
+        """A header that no record of this namespace can have."""
+        return self.world.random.choice(
+            [
+                header._replace(length_bytes=header.length_bytes + 1),
+                header._replace(shard=self.place.namespace.shards),
+                header._replace(end_tokens=header.end_tokens + 1),
+                header._replace(checksum=header.checksum ^ 1),
+            ]
+        )
 
     def _upload(self, plan_id: str | None, frames: list[tuple[FrameHeader, Payload]]) -> None:
         parts, namespace = self.world.parts, self.place.namespace

@@ -71,9 +71,7 @@ class World:
         self._plans: list[tuple[str, str]] = []
         self.life = self._start()
         self.places = [self._register(profile, block_tokens, name, shards) for name, shards in (("one", 1), ("two", 2))]
-        self.sessions = [
-            Session(self, place, f"{place.namespace.name}-{number}") for place in self.places for number in range(2)
-        ]
+        self.sessions = [Session(self, place, f"engine {number}") for place in self.places for number in range(2)]
 
     @property
     def parts(self) -> Parts:

@@ -221,6 +221,7 @@ def test_a_lease_in_use_does_not_end_however_late(book: LeaseBook, clock: Manual
         clock.advance(1000)
         assert book.expire() == []
         assert is_there(book, "a"), "it lives for everybody"
+        clock.advance(30)
         assert hold.is_held
     clock.advance(59)
     assert is_there(book, "a"), "its time begins at the end of the use"

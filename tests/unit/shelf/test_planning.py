@@ -62,6 +62,16 @@ def test_a_plan_beyond_the_limits_holds_nothing(tmp_path: Path, limits: dict[str
     parts.close()
 
 
+def test_a_plan_that_fails_halfway_holds_nothing(parts: Parts) -> None:
+    namespace = register(parts)
+    fill(parts, namespace, BLOCKS, range(7))
+    parts.snapshots.close()
+    with pytest.raises(ValueError, match="closed"):
+        plan(parts, namespace, 1100)
+    assert parts.blocks.usage().pinned_bytes == 0
+    assert len(parts.leases) == 0
+
+
 def test_a_plan_holds_what_it_loads_and_no_more(parts: Parts) -> None:
     namespace = register(parts)
     fill(parts, namespace, BLOCKS, range(8))
