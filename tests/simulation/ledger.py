@@ -32,6 +32,8 @@ class Place:
 class Kept(NamedTuple):
     """A record as it was last kept, and every truth that was ever kept under its name."""
 
+    key: bytes
+    """The block key."""
     provenance: Provenance
     truth: int
     payload: Payload
@@ -58,10 +60,16 @@ class Ledger:
             raise AssertionError(f"{outcome} says no provenance")
         if outcome.provenance is Provenance.EXACT and truth != UNTAINTED:
             raise AssertionError(f"tainted KV passes for exact: {outcome}")
-        name = (kind, namespace.record_id(header.key, header.shard))
-        earlier = self._kept.get(name)
+        self.note(kind, namespace.record_id(header.key, header.shard), header.key, outcome.provenance, payload)
+
+    def note(
+        self, kind: RecordClass, record_id: RecordId, key: bytes, provenance: Provenance, payload: Payload
+    ) -> None:
+        """A record was kept."""
+        truth = truth_of(payload, kind, key, record_id.shard)
+        earlier = self._kept.get((kind, record_id))
         truths = (earlier.truths if earlier else frozenset()) | {truth}
-        self._kept[name] = Kept(outcome.provenance, truth, payload, truths)
+        self._kept[kind, record_id] = Kept(key, provenance, truth, payload, truths)
 
     def check(self, namespace: Namespace, header: FrameHeader, payload: bytes | bytearray) -> int:
         """The truth a fetched payload carries.
@@ -94,6 +102,6 @@ class Ledger:
         """The ids of all records of a class that were ever kept."""
         return [record_id for of_kind, record_id in self._kept if of_kind is kind]
 
-    def payload(self, kind: RecordClass, record_id: RecordId) -> Payload:
-        """The payload of a record as it was handed to the service: the very object."""
-        return self._kept[kind, record_id].payload
+    def last(self, kind: RecordClass, record_id: RecordId) -> Kept:
+        """A record as it was last kept; its payload is the very object that was handed to the service."""
+        return self._kept[kind, record_id]

@@ -184,7 +184,7 @@ class Session:
             again = yield from self._fetch(turn, lease, None)
             turn.is_second_guessed = any(one.answer is fallback for one in again.values())
             self._saw("second-guessed" if turn.is_second_guessed else "fetched twice")
-        elif self._chance(0.15):
+        elif self._chance(0.3):
             turn.ran = fallback
             if fallback_is_there(fallback, loaded, self.place.namespace.layout.block_tokens) and self._chance(0.5):
                 self._saw("fell back by itself")
@@ -269,7 +269,7 @@ class Session:
                 payload = payload_of(piece.kind, key, shard, truth, size)
                 kind, claim = FrameKind(piece.kind), piece.claim(is_judged=is_judged)
                 header = FrameHeader(kind, key, size, checksum_of(payload), claim, shard, piece.end_tokens)
-                if self._chance(0.01):
+                if self._chance(0.03):
                     header = self._spoilt(header)
                 frames.append((header, payload))
             self._upload(plan_id, frames)

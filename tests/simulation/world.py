@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 
+from kvshelf_client.frames import checksum_of
 from kvshelf_client.words import Provenance, RecordClass
 from service.leases.lease import Lease
 from service.leases.recent import Recent
@@ -16,8 +17,9 @@ from service.shelf.finishing import finish_all
 from service.shelf.parts import Parts
 from service.shelf.records import TierDownError
 from service.shelf.upkeep import upkeep_step
-from storage.base import Entry, Record, Tier
+from storage.base import Entry, Record, RecordId, Tier
 from tests.simulation.ledger import Ledger, Place
+from tests.simulation.payloads import payload_of
 from tests.simulation.pool import RemotePool
 from tests.simulation.session import Session
 from tests.support.service import counting_ids, make_parts
@@ -29,7 +31,7 @@ POOL_TTL_SECONDS = 300.0
 POOL_BUDGET_BYTES = 24 << 10
 """Some twenty snapshots."""
 SETTINGS = load_settings(
-    flags={"lease": {"max_leases": 7, "max_records": 90, "max_plans": 40, "plan_memory_seconds": HOUR_SECONDS}},
+    flags={"lease": {"max_leases": 6, "max_records": 90, "max_plans": 40, "plan_memory_seconds": HOUR_SECONDS}},
     environment={},
 )
 
@@ -186,11 +188,26 @@ class World:
         if names:
             self.pool.delete([self.random.choice(names[-12:])], cause="budget")
 
-    def _a_promised_snapshot_is_lost(self) -> None:
-        """One shard of it is enough."""
+    def _promised_snapshot(self) -> RecordId | None:
+        """One shard of a snapshot that some plan loads."""
         holds = [session.leased.snapshot for session in self.sessions if session.leased and session.leased.snapshot]
-        if holds:
-            self.pool.delete([self.random.choice(self.random.choice(holds).entries).id], cause="budget")
+        return self.random.choice(self.random.choice(holds).entries).id if holds else None
+
+    def _a_promised_snapshot_is_lost(self) -> None:
+        promised = self._promised_snapshot()
+        if promised is not None:
+            self.pool.delete([promised], cause="budget")
+
+    def _a_promised_snapshot_makes_way_for_a_replayed_one(self) -> None:
+        """It is evicted, and another service on the same pool stores what it has after a replay."""
+        promised = self._promised_snapshot()
+        if promised is not None and not self.pool.is_away:
+            kind, replayed = RecordClass.SNAPSHOT, Provenance.REPLAYED
+            last = self.ledger.last(kind, promised)
+            payload = payload_of(kind, last.key, promised.shard, self.next_run(), len(last.payload))
+            self.pool.delete([promised], cause="budget")
+            self.pool.write([Record(promised, payload, checksum_of(payload), replayed)], durable=False)
+            self.ledger.note(kind, promised, last.key, replayed, payload)
 
     def _records_are_deleted(self) -> None:
         """All shards of one record, by the service's own verb."""
@@ -207,7 +224,7 @@ class World:
     def _a_snapshot_is_damaged(self) -> None:
         names = self.ledger.names(RecordClass.SNAPSHOT)
         if names:
-            payload = self.ledger.payload(RecordClass.SNAPSHOT, self.random.choice(names[-12:]))
+            payload = self.ledger.last(RecordClass.SNAPSHOT, self.random.choice(names[-12:])).payload
             assert isinstance(payload, bytearray)
             payload[-1] ^= 1
 
@@ -216,7 +233,7 @@ class World:
         if names:
             chosen = self.random.choice(names[-40:])
             if isinstance(self.blocks.lookup([chosen])[0], Entry):
-                payload = self.ledger.payload(RecordClass.BLOCK, chosen)
+                payload = self.ledger.last(RecordClass.BLOCK, chosen).payload
                 self.factory.damage(self.blocks, Record(chosen, payload, 0, Provenance.EXACT))
 
     def _the_service_stops_and_starts(self) -> None:
@@ -245,8 +262,9 @@ _EVENTS = [
     (World._the_pool_comes_back, 8),
     (World._a_snapshot_is_evicted, 3),
     (World._a_promised_snapshot_is_lost, 12),
+    (World._a_promised_snapshot_makes_way_for_a_replayed_one, 4),
     (World._records_are_deleted, 4),
-    (World._a_block_is_damaged, 3),
+    (World._a_block_is_damaged, 6),
     (World._a_snapshot_is_damaged, 4),
     (World._the_service_stops_and_starts, 1),
     (World._the_service_dies_and_starts, 1),

@@ -195,6 +195,18 @@ def test_a_used_snapshot_retires_the_one_it_supersedes_unless_that_is_better(
     assert is_there(parts, namespace, 6)
 
 
+def test_each_shard_retires_its_own(parts: Parts) -> None:
+    namespace = register(parts, shards=2)
+    fill(parts, namespace, BLOCKS, range(7))
+    fill(parts, namespace, SNAPSHOTS, [3])
+    fill(parts, namespace, SNAPSHOTS, [6], supersedes=3)
+    lease = plan(parts, namespace, 1100).lease
+    fetch(parts, lease, 1)
+    assert [is_there(parts, namespace, 3, shard) for shard in range(2)] == [True, False]
+    fetch(parts, lease, 0)
+    assert not is_there(parts, namespace, 3, 0)
+
+
 def test_a_snapshot_with_one_replayed_shard_retires_no_exact_one(parts: Parts) -> None:
     namespace = register(parts, shards=2)
     fill(parts, namespace, BLOCKS, range(7))

@@ -87,7 +87,7 @@ def test_a_request_that_ends_renews_its_blocks_even_when_it_was_counted_before(
     parts: Parts, clock: ManualClock
 ) -> None:
     """An engine that plans a request again has used the blocks again, although its tokens count once."""
-    namespace = register(parts)
+    namespace = register(parts, shards=2)
     fill(parts, namespace, BLOCKS, range(7))
     for wait_hours in (0, 0.9):
         clock.advance(wait_hours * HOUR_SECONDS)
