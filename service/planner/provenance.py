@@ -38,6 +38,20 @@ class Ran(NamedTuple):
         """The facts of ``plan``, an answer to ``request``."""
         return cls(plan.write_floor, plan.exact, request.hbm_tokens, request.hbm_exact_tokens)
 
+    def either(self, other: "Ran") -> "Ran":
+        """The facts when one of two plans of a request ran and nobody knows which: all that both of them allow.
+
+        Between the two floors one plan has computed what the other has found in HBM.
+        """
+        lower, upper = sorted((self, other))
+        exact_tokens = min(lower.held_exact_tokens, upper.held_exact_tokens)
+        return Ran(
+            write_floor=upper.write_floor,
+            exact=lower.exact and upper.exact,
+            held_tokens=min(lower.held_tokens, upper.held_tokens),
+            held_exact_tokens=exact_tokens if lower.exact else min(exact_tokens, lower.write_floor),
+        )
+
 
 def judge_store(
     layout: Layout, ran: Ran | None, record_class: RecordClass, end_tokens: int, claimed: Provenance

@@ -131,10 +131,9 @@ def _fall_back(parts: Parts, lease: Lease) -> None:
     if lease.fallback is None:
         return
     lease.fell_back = True
-    facts = parts.plans.get(lease.fallback.plan_id)
-    if facts is not None:
-        ran = facts.ran._replace(exact=facts.ran.exact and lease.primary.plan.exact)
-        parts.plans.put(lease.primary.plan_id, facts._replace(ran=ran))
+    primary, fallback = (parts.plans.get(answer.plan_id) for answer in (lease.primary, lease.fallback))
+    if primary is not None and fallback is not None:
+        parts.plans.put(lease.primary.plan_id, primary._replace(ran=primary.ran.either(fallback.ran)))
 
 
 def _use_snapshot(parts: Parts, entries: list[Entry], hold: Hold) -> None:

@@ -9,6 +9,7 @@ Every failure names its seed. ``KVSHELF_TEST_HISTORIES`` plays so many histories
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ def play(
 ) -> Counter[str]:
     """Play ``count`` histories; what was seen in all of them."""
     seen: Counter[str] = Counter()
-    for seed in range(FIRST_SEED, FIRST_SEED + (HISTORIES or count)):
+    for seed in range(FIRST_SEED, FIRST_SEED + count):
         with tempfile.TemporaryDirectory() as directory:
             factory = make_factory(Path(directory), _no_redis)
             world = World(profile, BLOCK_TOKENS, seed, factory, budget_bytes)
@@ -111,15 +112,10 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "BATCH_RECORDS", 3)
 
 
-@pytest.mark.timeout(TIMEOUT_SECONDS)
-@pytest.mark.parametrize("name", PROFILES)
-def test_the_service_tells_the_truth(name: str) -> None:
-    seen = play(PROFILES[name], MemoryFactory, MEMORY_BUDGET_BYTES, 20)
-    expected = {*EVERYWHERE}
-    if PROFILES[name].global_rows:
-        expected.add("a block was missing")
-    if PROFILES[name].state_layers:
-        expected.update(WITH_SNAPSHOTS)
+def check_variety(seen: Counter[str], expected: Iterable[str]) -> None:
+    """Histories in which nothing happens prove nothing. Seeds of somebody's choice may be as dull as they are."""
+    if HISTORIES:
+        return
     assert not [what for what in expected if not seen[what]]
     assert seen["stored none"] > 1000
     ran = Counter({what: count for what, count in seen.items() if what.startswith("ran ")})
@@ -127,10 +123,20 @@ def test_the_service_tells_the_truth(name: str) -> None:
 
 
 @pytest.mark.timeout(TIMEOUT_SECONDS)
+@pytest.mark.parametrize("name", PROFILES)
+def test_the_service_tells_the_truth(name: str) -> None:
+    seen = play(PROFILES[name], MemoryFactory, MEMORY_BUDGET_BYTES, HISTORIES or 20)
+    expected = {*EVERYWHERE}
+    if PROFILES[name].global_rows:
+        expected.add("a block was missing")
+    if PROFILES[name].state_layers:
+        expected.update(WITH_SNAPSHOTS)
+    check_variety(seen, expected)
+
+
+@pytest.mark.timeout(TIMEOUT_SECONDS)
 def test_the_service_tells_the_truth_over_an_ssd() -> None:
-    seen = play(PROFILES["bounded"], SsdFactory, SSD_BUDGET_BYTES, 8)
-    assert not [what for what in EVERYWHERE if not seen[what]]
-    assert seen["stored none"] > 1000
+    check_variety(play(PROFILES["bounded"], SsdFactory, SSD_BUDGET_BYTES, HISTORIES or 8), EVERYWHERE)
 
 
 def test_equal_seeds_make_equal_histories() -> None:

@@ -1,5 +1,7 @@
 """What a store may claim after a run."""
 
+import itertools
+
 import pytest
 
 from kvshelf_client.words import Provenance, RecordClass
@@ -89,3 +91,36 @@ def test_an_unaligned_resident_run_leaves_no_hole() -> None:
 def test_the_facts_are_those_of_the_request_too() -> None:
     request = request_for(V41, 1000, hbm_tokens=300, hbm_exact_tokens=200)
     assert Ran.of(resume_plan(V41, request, Cached(896, 896)), request) == REPLAYED_WINDOW
+
+
+ENDS = range(128, 8 * 128 + 1, 128)
+
+
+def worse(one: Provenance | Refusal, other: Provenance | Refusal) -> Provenance | Refusal:
+    """A refusal if either is one, else the lower provenance."""
+    if isinstance(one, Refusal):
+        return one
+    return other if isinstance(other, Refusal) else min(one, other)
+
+
+@pytest.mark.parametrize("record_class", RecordClass)
+def test_when_either_of_two_plans_may_have_run_both_must_allow_what_is_stored(record_class: RecordClass) -> None:
+    """One of the plans computes between the floors what the other leaves as the engine held it."""
+    for held, exactly in [(0, 0), (500, 0), (500, 300), (500, 500), (900, 700)]:
+        plans = [Ran(floor, exact, held, exactly) for floor in (0, 256, 384, 768) for exact in (False, True)]
+        for one, other in itertools.product(plans, plans):
+            both = one.either(other)
+            for end in ENDS:
+                expected = worse(
+                    judge_store(V41, one, record_class, end, EXACT), judge_store(V41, other, record_class, end, EXACT)
+                )
+                assert judge_store(V41, both, record_class, end, EXACT) == expected, (one, other, end)
+
+
+def test_a_block_that_one_plan_has_replayed_over_is_not_exact_for_having_been_held() -> None:
+    snapshot = Ran(write_floor=256, exact=False, held_tokens=400, held_exact_tokens=400)
+    replay = snapshot._replace(write_floor=384)
+    assert judge_store(V41, snapshot, BLOCK, 384, EXACT) == REPLAYED
+    assert judge_store(V41, replay, BLOCK, 384, EXACT) == EXACT
+    assert judge_store(V41, snapshot.either(replay), BLOCK, 384, EXACT) == REPLAYED
+    assert judge_store(V41, snapshot.either(replay), BLOCK, 256, EXACT) == EXACT
