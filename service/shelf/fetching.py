@@ -146,7 +146,12 @@ def _use_snapshot(parts: Parts, entries: list[Entry], hold: Hold) -> None:
     for entry in entries:
         if entry.supersedes is None or entry.supersedes == entry.id.key:
             continue
-        earlier = RecordId(entry.supersedes, entry.id.shard)
+        _retire(parts, RecordId(entry.supersedes, entry.id.shard), provenance)
+
+
+def _retire(parts: Parts, earlier: RecordId, provenance: Provenance) -> None:
+    """Drop a superseded snapshot that is no better. A replayed one may become exact at any time, except in our turn."""
+    with parts.turns.of([] if provenance is Provenance.EXACT else [earlier.key]):
         (found,) = parts.snapshots.lookup([earlier])
         if isinstance(found, Entry) and found.provenance <= provenance:
             parts.snapshots.delete([earlier], cause="superseded")

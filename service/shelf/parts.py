@@ -1,7 +1,7 @@
 """What the verbs work on: handed to each of them, made once by :mod:`service.shelf.assemble`."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from service.leases.book import LeaseBook
 from service.leases.lease import PlanFacts
@@ -9,6 +9,7 @@ from service.leases.recent import Recent
 from service.metrics import Metrics
 from service.namespaces import NamespaceRegistry
 from service.settings import Settings
+from service.shelf.turns import Turns
 from storage.base import Tier
 from storage.clock import Clock
 
@@ -36,3 +37,5 @@ class Parts:
     retention_reached_seconds: Callable[[], float]
     close: Callable[[], None]
     """End every lease, flush, and let go of the tiers and the data directory."""
+    turns: Turns = field(default_factory=Turns)
+    """Of snapshots: one that is retired after a look must not have become exact since."""

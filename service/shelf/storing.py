@@ -82,7 +82,9 @@ def _write(
 ) -> list[tuple[int, Record, WriteResult]]:
     if not numbered:
         return []
-    with parts.metrics.tier_latency.labels(tier.name, "write").time():
+    is_pool = tier is parts.snapshots
+    exact = [record.id.key for _, record in numbered if is_pool and record.provenance is Provenance.EXACT]
+    with parts.turns.of(exact), parts.metrics.tier_latency.labels(tier.name, "write").time():
         results = tier.write([record for _, record in numbered], durable=durable)
     return [(position, record, result) for (position, record), result in zip(numbered, results, strict=True)]
 

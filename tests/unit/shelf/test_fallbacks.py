@@ -1,8 +1,12 @@
 """What happens to a plan whose snapshot goes, and to the snapshots that a used one supersedes."""
 
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
 import pytest
 
-from kvshelf_client.frames import FrameKind
+from kvshelf_client.frames import FrameHeader, FrameKind, checksum_of
 from kvshelf_client.words import Provenance, RecordClass
 from service.leases.lease import Lease, RanPlan
 from service.namespaces import Namespace, NamespaceSpec
@@ -12,9 +16,11 @@ from service.profiles import get_profile
 from service.shelf.fetching import BATCH_RECORDS
 from service.shelf.finishing import finish
 from service.shelf.parts import Parts
-from service.shelf.storing import UNKNOWN_PLAN, ran_plan
-from storage.base import Entry
-from tests.support.service import V41
+from service.shelf.storing import UNKNOWN_PLAN, Upload, ran_plan, store
+from storage.base import Entry, Miss, RecordId
+from storage.clock import ManualClock
+from storage.memory import MemoryTier
+from tests.support.service import V41, make_parts
 from tests.support.shelf import BLOCK, EXACT, KEYS, REPLAYED, fetch, fill, open_stream, plan
 
 BLOCKS, SNAPSHOTS = RecordClass.BLOCK, RecordClass.SNAPSHOT
@@ -219,3 +225,43 @@ def test_a_snapshot_with_one_replayed_shard_retires_no_exact_one(parts: Parts) -
     assert is_there(parts, namespace, 3, shard=0)
     fetch(parts, lease)
     assert all(is_there(parts, namespace, 3, shard) for shard in range(2))
+
+
+class BusyPool(MemoryTier):
+    """A pool in which, right after a look at the ``watched`` record, somebody stores it again and is given time to."""
+
+    watched: RecordId | None = None
+    store: Callable[[], object]
+    other: threading.Thread | None = None
+
+    def lookup(self, ids: Sequence[RecordId]) -> list[Entry | Miss]:
+        """See :meth:`Tier.lookup`."""
+        found = super().lookup(ids)
+        if list(ids) == [self.watched]:
+            self.watched = None
+            self.other = threading.Thread(target=self.store)
+            self.other.start()
+            self.other.join(0.3)
+        return found
+
+
+def test_what_becomes_exact_while_it_is_retired_stays(tmp_path: Path, clock: ManualClock) -> None:
+    pool = BusyPool(clock=clock, ttl_seconds=300, budget_bytes=1 << 20, name="dram")
+    parts = make_parts(tmp_path, clock, snapshots=pool)
+    namespace = register(parts)
+    fill(parts, namespace, BLOCKS, range(7))
+    fill(parts, namespace, SNAPSHOTS, [3], provenance=REPLAYED)
+    fill(parts, namespace, SNAPSHOTS, [6], provenance=REPLAYED, supersedes=3)
+    lease = plan(parts, namespace, 1100).lease
+    payload = bytes(namespace.shard_snapshot_bytes)
+    header = FrameHeader(FrameKind.SNAPSHOT, KEYS[3], len(payload), checksum_of(payload), EXACT, 0, 512)
+    upload = Upload(namespace, Ran(0, True, 512, 512))
+    pool.store = lambda: store(parts, upload, [(header, payload)])
+    pool.watched = namespace.record_id(KEYS[3])
+    fetch(parts, lease)
+    assert pool.other is not None
+    pool.other.join()
+    (kept,) = parts.snapshots.lookup([namespace.record_id(KEYS[3])])
+    assert isinstance(kept, Entry)
+    assert kept.provenance is EXACT
+    parts.close()
