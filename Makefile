@@ -22,7 +22,7 @@ demo: $(STAMP)  ## Start the service on loopback, replay the shipped agent trace
 	$(BIN)/kvshelf demo
 
 test: $(STAMP) system-packages lint  ## Run the linters and the whole test suite.
-	@echo "== Running the whole test suite (about 5 minutes)"
+	@echo "== Running the whole test suite (5 to 8 minutes on two cores)"
 	$(BIN)/python -m pytest
 
 system-packages:
