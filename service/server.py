@@ -157,6 +157,7 @@ def config_of(app: FastAPI) -> uvicorn.Config:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
     )
 

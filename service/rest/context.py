@@ -39,8 +39,8 @@ class Context:
         self._threads.shutdown(wait=True)
 
 
-def context_of(request: Request) -> Context:
-    """The app's context, as a dependency."""
+async def context_of(request: Request) -> Context:
+    """The app's context, as a dependency. It awaits nothing, but one that is no coroutine would cost a thread."""
     context: Context = request.app.state.context
     return context
 

@@ -6,11 +6,12 @@ from collections import Counter
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
 from service.rest.problems import ProblemError
 
 
-def strict_query(request: Request) -> None:
+async def strict_query(request: Request) -> None:
     """A dependency of routes: raises a 422 on a parameter that the route does not have, or that comes twice."""
     sent = Counter(name for name, _ in request.query_params.multi_items())
     route = request.scope.get("route")
@@ -29,5 +30,11 @@ def strict_query(request: Request) -> None:
 
 def _names(dependant: Dependant) -> set[str]:
     """The query parameters of a route and of what it depends on."""
-    own = {parameter.alias for parameter in dependant.query_params}
-    return own.union(*(_names(inner) for inner in dependant.dependencies))
+    names = set[str]()
+    for parameter in dependant.query_params:
+        kind = parameter.field_info.annotation
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            names |= set(kind.model_fields)
+        else:
+            names.add(parameter.alias)
+    return names.union(*(_names(inner) for inner in dependant.dependencies))

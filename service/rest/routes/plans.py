@@ -1,10 +1,10 @@
 """Ask for a resume plan."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel
 
 from service.leases.lease import Answer, Lease
 from service.namespaces import MAX_EXTRA_BYTES, Namespace
@@ -32,8 +32,7 @@ _BODY = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class PlanQuery:
+class PlanQuery(BaseModel):
     """The query parameters of a plan. What is left out takes the default of the namespace's profile."""
 
     request_id: Annotated[
@@ -70,9 +69,7 @@ class PlanQuery:
     openapi_extra=_BODY,
     summary="Ask for a resume plan",
 )
-async def plan(
-    name: str, request: Request, context: InContext, query: Annotated[PlanQuery, Depends(PlanQuery)]
-) -> dict[str, Any]:
+async def plan(name: str, request: Request, context: InContext, query: Annotated[PlanQuery, Query()]) -> dict[str, Any]:
     """Answer what the engine should load and where it should run, and lease what that needs.
 
     The body is the prompt: its token ids as raw u32 little-endian, or its block hashes as raw 32-byte strings with

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
+from pydantic import BaseModel
 
 from kvshelf_client.errors import FrameError
 from kvshelf_client.frames import KEY_BYTES, MEDIA_TYPE, Frame, FrameAssembler, FrameKind
@@ -27,8 +27,7 @@ BATCH_BYTES = 16 << 20
 _BODY = {"requestBody": {"required": True, "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}}
 
 
-@dataclass(frozen=True, slots=True)
-class StoreQuery:
+class StoreQuery(BaseModel):
     """The query parameters of a store."""
 
     plan_id: Annotated[
@@ -55,7 +54,7 @@ class StoreQuery:
     summary="Store records",
 )
 async def store_records(
-    name: str, request: Request, context: InContext, query: Annotated[StoreQuery, Depends(StoreQuery)]
+    name: str, request: Request, context: InContext, query: Annotated[StoreQuery, Query()]
 ) -> Response:
     """Store a stream of frames, one outcome a record. A refused record costs the others nothing.
 
