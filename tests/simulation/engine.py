@@ -4,7 +4,8 @@ KV is *tainted* when its bytes differ from those of a full prefill: what runs af
 on anything tainted. The engine itself goes by the plans it was given and never sees the truth.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ class Held(NamedTuple):
     tainted: tuple[bool, ...] = ()
     state_tainted: bool = False
     exact_tokens: int = 0
+    has_state: bool = True
+    """Whether the state at their end is there at all."""
     is_astray: bool = False
     """It was computed in a way that is not exact though its plan was, and the engine says so when it stores."""
 
@@ -59,7 +62,7 @@ class Engine:
             supports=frozenset(ability for ability in Ability if self._chance(0.8)),
             hbm_tokens=held,
             hbm_exact_tokens=exact,
-            hbm_state=held == len(self.held.tokens) and self._chance(0.7),
+            hbm_state=held == len(self.held.tokens) and self.held.has_state and self._chance(0.7),
             max_load_bytes_per_saved_token=self._random.choice([None, None, None, None, 1.0, 12.0]),
         )
 
@@ -87,6 +90,28 @@ class Engine:
             is_astray=is_astray,
         )
         return self.held
+
+    def keep(
+        self, plan: ResumePlan, request: Request, prompt: Tokens, loaded: Loaded, exact: Collection[int]
+    ) -> Request:
+        """Of a load that broke off, what came stays in HBM. Returns the request to plan again with.
+
+        Args:
+            plan: what was being loaded.
+            request: what it answers.
+            prompt: the request's.
+            loaded: the truth about what came.
+            exact: the ends of the blocks that came as exact.
+        """
+        block, start = self.layout.block_tokens, plan.load.global_start
+        end, exact_end = start, min(start, request.hbm_exact_tokens)
+        while end + block in loaded.blocks:
+            end += block
+            exact_end += block if exact_end == end - block and end in exact else 0
+        kept = [loaded.blocks[at] for at in range(start + block, end + 1, block) for _ in range(block)]
+        tainted = (*self.held.tainted[:start], *kept)
+        self.held = Held(prompt[:end], tainted, exact_tokens=exact_end, has_state=False)
+        return replace(request, hbm_tokens=end, hbm_exact_tokens=exact_end, hbm_state=False)
 
     def _kv_below(self, plan: ResumePlan, loaded: Loaded, is_state_tainted: bool) -> tuple[bool, ...]:
         """The truth about the global KV below ``matched_tokens``: first what is held, then what is loaded."""

@@ -50,6 +50,8 @@ class Sent(NamedTuple):
 
     answer: Answer
     loaded: Loaded
+    exact: frozenset[int]
+    """The ends of the blocks that came as exact."""
     is_complete: bool
 
 
@@ -101,6 +103,8 @@ class Session:
             if loaded is not None or self._chance(0.3):
                 break
             self._saw("planned again" if attempt + 1 < PLANS_A_REQUEST else "gave up")
+        if turn.ran is None:
+            self._ask_for_cold(turn)
         plan = turn.ran.plan if turn.ran else self._cold(turn)
         after = self.engine.run(plan, turn.request, turn.prompt, loaded or Loaded({}))
         self._saw(f"ran {plan.mode} {'exact' if plan.exact else 'approximate'}")
@@ -119,6 +123,17 @@ class Session:
         self._requests += 1
         keys = self.place.keys_of(prompt)
         return Turn(prompt, self.engine.request(prompt), keys, f"{self.name}-{self._requests}")
+
+    def _ask_for_cold(self, turn: Turn) -> None:
+        """A cold run may ask for its plan, so that all it stores is judged by that."""
+        layout = self.place.namespace.layout
+        if layout.state_layers and self._chance(0.3):
+            turn.request = request_for(layout, len(turn.prompt), supports=())
+            turn.lease = self.leased = self._plan(turn)
+            if turn.lease is not None:
+                turn.ran = turn.lease.primary
+                assert turn.ran.plan.mode is Mode.COLD
+                self._saw("asked for a cold plan")
 
     def _cold(self, turn: Turn) -> ResumePlan:
         self._saw("ran cold by itself")
@@ -151,8 +166,10 @@ class Session:
         sent: dict[int, Sent] = {}
         try:
             yield from self._fetch_all(turn, lease, sent)
-            loaded = _together(sent)
+            loaded = _together(sent) if all(one.is_complete for one in sent.values()) else None
             turn.ran = next(iter(sent.values())).answer
+            if loaded is None and self.place.namespace.layout.block_bytes and self._chance(0.7):
+                self._keep(turn, turn.ran.plan, sent)
             if loaded is not None and turn.ran is lease.primary and lease.fallback is not None:
                 loaded = yield from self._doubt(turn, lease, lease.fallback, loaded)
         except UnknownLeaseError:
@@ -161,6 +178,12 @@ class Session:
         if loaded is None:
             turn.ran = None
         return loaded
+
+    def _keep(self, turn: Turn, plan: ResumePlan, sent: dict[int, Sent]) -> None:
+        """The blocks ahead of the first one that is missing are good: plan again with them in HBM."""
+        exact = frozenset.intersection(*(one.exact for one in sent.values()))
+        turn.request = self.engine.keep(plan, turn.request, turn.prompt, _together(sent), exact)
+        self._saw("kept what came")
 
     def _fetch_all(self, turn: Turn, lease: Lease, sent: dict[int, Sent], *, fall_back: bool = False) -> Iterator[None]:
         """Fetch every shard, and those again that came before another one fell back."""
@@ -193,7 +216,7 @@ class Session:
             sent: dict[int, Sent] = {}
             yield from self._fetch_all(turn, lease, sent, fall_back=True)
             assert all(one.answer is fallback for one in sent.values())
-            return _together(sent)
+            return _together(sent) if all(one.is_complete for one in sent.values()) else None
         return loaded
 
     def _fetch(
@@ -230,6 +253,7 @@ class Session:
         ]
         assert [(frame.header.kind, frame.header.end_tokens, frame.header.shard) for frame in frames] == expected
         blocks: dict[int, dict[int, bool]] = {shard: {} for shard in shards}
+        exact: dict[int, set[int]] = {shard: set() for shard in shards}
         snapshots: dict[int, bool] = {}
         is_complete = dict.fromkeys(shards, True)
         for header, payload in frames:
@@ -246,8 +270,12 @@ class Session:
                 snapshots[header.shard] = is_tainted
             else:
                 blocks[header.shard][header.end_tokens] = is_tainted
+                exact[header.shard] |= {header.end_tokens} if header.provenance is Provenance.EXACT else set()
         return {
-            shard: Sent(answer, Loaded(blocks[shard], snapshots.get(shard)), is_complete[shard]) for shard in shards
+            shard: Sent(
+                answer, Loaded(blocks[shard], snapshots.get(shard)), frozenset(exact[shard]), is_complete[shard]
+            )
+            for shard in shards
         }
 
     # Store.
@@ -349,16 +377,12 @@ def _name_of_fallback(lease: Lease) -> bytes:
     return lease.fallback.plan_id.encode() if lease.fallback else b""
 
 
-def _together(sent: dict[int, Sent]) -> Loaded | None:
-    """All shards of what was loaded: tainted where any of them is. None when something was missing."""
-    if not all(one.is_complete for one in sent.values()):
-        return None
+def _together(sent: dict[int, Sent]) -> Loaded:
+    """What all shards have of what was loaded: tainted where any of them is."""
     loads = [one.loaded for one in sent.values()]
     snapshots = [load.snapshot for load in loads if load.snapshot is not None]
-    ends = set().union(*(load.blocks for load in loads))
-    return Loaded(
-        {end: any(load.blocks.get(end, False) for load in loads) for end in ends}, any(snapshots) if snapshots else None
-    )
+    ends = set(loads[0].blocks).intersection(*(load.blocks for load in loads))
+    return Loaded({end: any(load.blocks[end] for load in loads) for end in ends}, any(snapshots) if snapshots else None)
 
 
 def fallback_is_there(fallback: Answer, loaded: Loaded, block_tokens: int) -> bool:
