@@ -35,6 +35,8 @@ _EPOCH_SHIFT = 32
 _DATA_FILE = "data.mdb"
 _COMPACT_FOLDER = "compact"
 _META_PAGES = 2
+_UNWRITTEN_PAGES = 16
+"""Most pages at the end of a sound file that were never written; one or two have been seen."""
 
 
 def rows_of(cursor: lmdb.Cursor) -> Iterator[tuple[bytes, bytes]]:
@@ -52,7 +54,7 @@ class Index:
         clock: what :attr:`clock` follows.
 
     Raises:
-        lmdb.Error: the environment cannot be opened.
+        lmdb.Error: the environment cannot be opened, or its file is shorter than it should be.
     """
 
     def __init__(self, directory: Path, map_bytes: int, clock: Clock) -> None:
@@ -68,7 +70,12 @@ class Index:
         self._durable_commits = 0
         self.epoch = self.sequence = 0
         self._counter = 0
-        self.clock = ShelfClock(clock, self._load())
+        try:
+            latest_at = self._load()
+        except BaseException:  # whatever it was, another attempt must find the environment closed
+            self.env.close()
+            raise
+        self.clock = ShelfClock(clock, latest_at)
 
     def read(self, keys: Sequence[bytes]) -> list[bytes | None]:
         """The record rows of keys, in order; None where there is none."""
@@ -157,8 +164,26 @@ class Index:
             readahead=False,
             max_readers=_MAX_READERS,
         )
-        self.env.reader_check()
-        self.dbs = {name: self.env.open_db(name) for name in (RECORDS, PLACES, SEGMENTS, OWNERS, META)}
+        try:
+            self._check_length()
+            self.env.reader_check()
+            self.dbs = {name: self.env.open_db(name) for name in (RECORDS, PLACES, SEGMENTS, OWNERS, META)}
+        except BaseException:  # whatever it was, another attempt must find the environment closed
+            self.env.close()
+            raise
+
+    def _check_length(self) -> None:
+        """Compare the file with what its meta page says is used: touching a mapped page behind its end is a SIGBUS.
+
+        LMDB does not write pages that one transaction took and gave back, so a sound file may lack a few at its end.
+        """
+        page_bytes = self.env.stat()["psize"]
+        need = (self.env.info()["last_pgno"] + 1) * page_bytes
+        size = self.file_bytes()
+        if size < need - _UNWRITTEN_PAGES * page_bytes:
+            raise lmdb.CorruptedError(f"the index was cut off: {size} bytes of {need}")
+        if size < need:
+            os.truncate(self._directory / _DATA_FILE, need)
 
     def _load(self) -> float:
         """Read the small tables; returns the latest time that was ever written."""

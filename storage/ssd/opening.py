@@ -1,6 +1,7 @@
 """Opening a data directory: what a crash may have left behind is put right before anybody looks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import lmdb
@@ -22,6 +23,31 @@ from storage.ssd.upkeep import repair
 
 _TOUCH_LIMIT = 131_072
 _TOUCH_FLUSH_AT = 32_768
+_DAMAGE = (
+    lmdb.InvalidError,
+    lmdb.CorruptedError,
+    lmdb.VersionMismatchError,
+    lmdb.PageNotFoundError,
+    lmdb.PageFullError,
+    lmdb.CursorFullError,
+    lmdb.PanicError,
+    lmdb.BadTxnError,
+    lmdb.BadValsizeError,
+    lmdb.IncompatibleError,
+    lmdb.NotFoundError,
+)
+"""What LMDB raises when it meets a page that it cannot have written."""
+
+
+@contextmanager
+def damage_in_words(directory: Path) -> Iterator[None]:
+    """Say what LMDB's errors mean for a data directory: raises UnusableDirectoryError in their place."""
+    try:
+        yield
+    except _DAMAGE as error:
+        raise UnusableDirectoryError(f"{error}: move {directory} away, the cache refills") from None
+    except lmdb.Error as error:
+        raise UnusableDirectoryError(f"the index cannot be opened: {error}") from None
 
 
 def open_core(
@@ -40,13 +66,14 @@ def open_core(
 
     Raises:
         ValueError: the budget is too small.
-        UnusableDirectoryError: the directory has another on-disk format, or its index cannot be opened.
-        OSError, lmdb.Error: the directory cannot be read or written.
+        UnusableDirectoryError: the directory has another on-disk format, or its index is damaged or cannot be opened.
+        OSError: the directory cannot be read or written.
     """
     size = segment_bytes(budget_bytes, max_record_bytes)
     directory.mkdir(parents=True, exist_ok=True)
     open_format(directory)
-    index = _open_index(directory / "index", map_bytes(budget_bytes), clock)
+    with damage_in_words(directory):
+        index = Index(directory / "index", map_bytes(budget_bytes), clock)
     files = make_files(directory / "segments")
     pins = Pins()
     core = Core(
@@ -63,21 +90,13 @@ def open_core(
         gate=Gate(name),
     )
     try:
-        _reconcile(core)
-        index.begin_epoch()
+        with damage_in_words(directory):
+            _reconcile(core)
+            index.begin_epoch()
     except BaseException:  # whatever it was, another attempt must find the index closed
         index.env.close()
         raise
     return core
-
-
-def _open_index(directory: Path, size: int, clock: Clock) -> Index:
-    try:
-        return Index(directory, size, clock)
-    except (lmdb.InvalidError, lmdb.CorruptedError, lmdb.VersionMismatchError) as error:
-        raise UnusableDirectoryError(f"{error}: move {directory.parent} away, the cache refills") from None
-    except lmdb.Error as error:
-        raise UnusableDirectoryError(f"the index cannot be opened: {error}") from None
 
 
 def _reconcile(core: Core) -> None:

@@ -108,15 +108,18 @@ class Recycler:
     def shrink_to_budget(self, *, is_opening: bool = False) -> None:
         """Give segments up while the index needs their space, or because the budget was made smaller.
 
-        A tier that refuses rather than evicts gives up only free segments, except when it ``is_opening``.
+        A tier that refuses rather than evicts gives up only free segments, except when it ``is_opening``. Then segments
+        of another size go too, until there is room for new ones.
         """
         space = self._core.space
+        if is_opening:
+            space.seal_misfit()
         may_evict = is_opening or self._when_full is WhenFull.EVICT
-        while space.is_over_budget(is_opening=is_opening):
+        while space.is_over_budget(is_opening=is_opening) or (is_opening and space.is_cramped(is_opening=True)):
             if space.remove_misfits():
                 continue
-            is_short = not space.has_free(RESERVE + 1)
-            if is_short and may_evict and not space.is_smallest() and self._evict_oldest(is_carrying=not is_opening):
+            is_short = not space.has_free(RESERVE + 1) and (not space.is_smallest() or space.has_misfits())
+            if is_short and may_evict and self._evict_oldest(is_carrying=not is_opening):
                 continue
             if not space.shrink():
                 return

@@ -136,15 +136,34 @@ class Space:
 
         At opening the index is taken for no larger than :meth:`compact_index` can make it.
         """
-        index_bytes = self._index.file_bytes()
-        if is_opening:
-            index_bytes = min(index_bytes, _LOOSE_FACTOR * self._index.live_bytes())
-        return self._index.segments.file_bytes + index_bytes + self._margin_bytes // 2 > self.budget_bytes
+        return self._taken_bytes(is_opening) + self._margin_bytes // 2 > self.budget_bytes
+
+    def is_cramped(self, *, is_opening: bool = False) -> bool:
+        """Whether segments of another size leave no room for one to write to and the reserve.
+
+        At opening the index is taken for what :meth:`is_over_budget` takes it for.
+        """
+        lacking = RESERVE + 1 - sum(1 for _ in islice(self.free_segments(), RESERVE + 1))
+        need = lacking * self.segment_bytes + self._margin_bytes
+        return self.has_misfits() and self._taken_bytes(is_opening) + need > self.budget_bytes
+
+    def has_misfits(self) -> bool:
+        """Whether there are segments of another size than new ones have: the budget was another when they were made."""
+        return any(row.size_bytes != self.segment_bytes for row in self._index.segments.rows.values())
+
+    def seal_misfit(self) -> None:
+        """Write no more to an active segment of another size than new ones have, so that it can be taken back."""
+        table = self._index.segments
+        if table.active is not None and table.rows[table.active].size_bytes != self.segment_bytes:
+            with Batch(self._index) as batch:
+                batch.seal_segment(table.active)
+                batch.commit()
 
     def compact_index(self) -> None:
-        """Write the index anew if it takes much of the budget and most of it is empty. Only while opening."""
+        """Write the index anew if it takes much of the budget, or too much, and most is empty. Only while opening."""
         size = self._index.file_bytes()
-        if size > self.budget_bytes // _INDEX_PART and size > _LOOSE_FACTOR * self._index.live_bytes():
+        is_large = size > self.budget_bytes // _INDEX_PART or self.is_over_budget() or self.is_cramped()
+        if is_large and size > _LOOSE_FACTOR * self._index.live_bytes():
             self._index.compact()
 
     def is_smallest(self) -> bool:
@@ -160,7 +179,7 @@ class Space:
         return True
 
     def remove_misfits(self) -> bool:
-        """Remove free segments of another size than new ones have: the budget was another when they were made."""
+        """Remove free segments of another size than new ones have."""
         rows = self._index.segments.rows
         misfits = [number for number in self._index.segments.free if rows[number].size_bytes != self.segment_bytes]
         claimed = [number for number in misfits if self._pins.claim(number)]
@@ -175,6 +194,12 @@ class Space:
             batch.commit()
         self._index.sync()
         self._files.remove(number)
+
+    def _taken_bytes(self, is_opening: bool) -> int:
+        index_bytes = self._index.file_bytes()
+        if is_opening:
+            index_bytes = min(index_bytes, _LOOSE_FACTOR * self._index.live_bytes())
+        return self._index.segments.file_bytes + index_bytes
 
     def _claim(self, batch: Batch, reserve: int) -> int | None:
         """A free segment for writing that nobody holds, leaving ``reserve`` of them."""

@@ -26,7 +26,7 @@ from storage.ssd.commit_queue import CommitQueue
 from storage.ssd.core import id_bytes_of
 from storage.ssd.format import HEADER_BYTES
 from storage.ssd.hold import SsdHold
-from storage.ssd.opening import open_core
+from storage.ssd.opening import damage_in_words, open_core
 from storage.ssd.reading import Reader
 from storage.ssd.recycle import Recycler
 from storage.ssd.segments import SegmentFiles
@@ -58,7 +58,7 @@ class SsdTier(Tier):
     Raises:
         ValueError: a number is out of its range, or the budget is too small for records of ``max_record_bytes``.
         UnusableDirectoryError: the directory has another on-disk format, or its index is damaged beyond use.
-        OSError, lmdb.Error: the directory cannot be read or written.
+        OSError: the directory cannot be read or written.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class SsdTier(Tier):
         )
         self._lock = threading.Lock()
         self._recycler = Recycler(self._core, WhenFull(when_full))
-        self._fit_budget()
+        self._fit_budget(directory)
         self._reader = Reader(self._core, self._settle)
         self._queue = CommitQueue(self._lock, Writer(self._core, self._recycler, WhenFull(when_full)).write_group)
 
@@ -220,10 +220,11 @@ class SsdTier(Tier):
             except lmdb.Error:
                 self._core.fault("io")
 
-    def _fit_budget(self) -> None:
+    def _fit_budget(self, directory: Path) -> None:
         try:
-            self._recycler.shrink_to_budget(is_opening=True)
-            self._core.space.compact_index()
+            with damage_in_words(directory):
+                self._recycler.shrink_to_budget(is_opening=True)
+                self._core.space.compact_index()
         except BaseException:  # whatever it was, another attempt must find the index closed
             self._core.index.env.close()
             raise

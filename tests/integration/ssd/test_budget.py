@@ -157,6 +157,41 @@ def test_opening_with_another_budget_adapts(shelf: SsdShelf, budget: int) -> Non
     assert (len(alive(tier, range(500))) == 500) == (budget > 64 * MIB)
 
 
+@pytest.mark.parametrize("when_full", list(WhenFull))
+@pytest.mark.parametrize("count", [1, 150, 600])
+@pytest.mark.parametrize("budget", [3 * MIB, 9 * MIB, 10 * MIB, 33 * MIB])
+def test_a_lowered_budget_is_kept_at_once_and_storing_goes_on(
+    shelf: SsdShelf, budget: int, count: int, when_full: WhenFull
+) -> None:
+    tier = shelf.open(80 * MIB, max_record_bytes=8 * MIB)
+    fill(tier, 0, count)
+    tier.close()
+    for turn in range(2):
+        tier = shelf.open(budget, when_full=when_full)
+        assert tier.usage().used_bytes <= budget
+        assert shelf.disk_bytes() <= budget
+        tier.check_integrity()
+        (result,) = tier.write([make_record(1000 + turn, size=BLOCK_BYTES)], durable=True)
+        assert result.outcome is WriteOutcome.STORED, f"turn {turn}"
+        if when_full is WhenFull.EVICT:
+            fill(tier, 2000 + 1000 * turn, 300)
+            assert tier.usage().live_bytes > 0.4 * budget
+        tier.maintain()
+        assert tier.usage().used_bytes <= budget
+        tier.close()
+
+
+def test_a_refusing_tier_uses_what_a_lowered_budget_leaves(shelf: SsdShelf) -> None:
+    tier = shelf.open(80 * MIB, max_record_bytes=8 * MIB, when_full=WhenFull.REFUSE)
+    fill(tier, 0, 20)
+    tier.close()
+    tier = shelf.open(10 * MIB, when_full=WhenFull.REFUSE)
+    kept = alive(tier, range(20))
+    assert tier.delete(ids(range(20))) == len(kept)
+    fill(tier, 1000, 60)
+    assert alive(tier, range(1000, 1060)) == list(range(1000, 1060))
+
+
 def test_the_index_is_written_anew_when_it_became_too_large_for_the_budget(shelf: SsdShelf) -> None:
     tier = shelf.open(256 * MIB)
     fill(tier, 0, 30_000, size=10, batch=3000)
