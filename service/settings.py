@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -22,6 +22,9 @@ from pydantic_settings import (
 from pydantic_settings import SettingsError as PydanticSettingsError
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+MAX_BYTES = 1 << 60
+MAX_SECONDS = 10 * 365 * 86_400.0
+"""Ten years: what is longer is no time to live but a mistake, and overflows the clocks of others."""
 
 
 class SettingsError(ValueError):
@@ -64,9 +67,11 @@ class StoreSettings(_Group):
 
     data_dir: Path = Field(Path("kvshelf-data"), description="Directory of the SSD tier and of the namespaces.")
     budget_bytes: int = Field(
-        10 * GIB, ge=16 * MIB, description="Bytes on disk that segments and index may take together."
+        10 * GIB, ge=16 * MIB, le=MAX_BYTES, description="Bytes on disk that segments and index may take together."
     )
-    ttl_seconds: float = Field(72 * 3600.0, gt=0, description="Life of a block from its last use; 72 h by default.")
+    ttl_seconds: float = Field(
+        72 * 3600.0, gt=0, le=MAX_SECONDS, description="Life of a block from its last use; 72 h by default."
+    )
     when_full: Literal["evict", "refuse"] = Field(
         "evict", description="At the budget: `evict` the oldest segment, or `refuse` stores and so keep the full life."
     )
@@ -80,9 +85,11 @@ class PoolSettings(_Group):
     )
     key_prefix: str = Field("kvshelf:", min_length=1, max_length=64, description="Prefix of every key in Redis.")
     budget_bytes: int = Field(
-        1 * GIB, ge=1 * MIB, description="Bytes of the in-process pool. A Redis has its own `maxmemory`."
+        1 * GIB, ge=1 * MIB, le=MAX_BYTES, description="Bytes of the in-process pool. A Redis has its own `maxmemory`."
     )
-    ttl_seconds: float = Field(300.0, gt=0, description="Life of a snapshot from its last use; 5 min by default.")
+    ttl_seconds: float = Field(
+        300.0, gt=0, le=MAX_SECONDS, description="Life of a snapshot from its last use; 5 min by default."
+    )
     timeout_seconds: float = Field(
         0.2, gt=0, le=10, description="Longest wait for Redis in one step; past it the snapshot is a miss."
     )
@@ -98,9 +105,15 @@ class LeaseSettings(_Group):
     max_leases: int = Field(10_000, ge=1, description="Leases at one time; past it a plan is answered with 503.")
     max_records: int = Field(2_000_000, ge=1, description="Records under lease at one time; past it 503.")
     plan_memory_seconds: float = Field(
-        3600.0, gt=0, description="How long a plan's facts are remembered for the stores that name it."
+        3600.0, gt=0, le=MAX_SECONDS, description="How long a plan's facts are remembered for the stores that name it."
     )
     max_plans: int = Field(100_000, ge=1, description="Plans remembered at one time; the oldest go first.")
+
+    @model_validator(mode="after")
+    def _is_within_the_most(self) -> "LeaseSettings":
+        if self.ttl_seconds > self.max_ttl_seconds:
+            raise ValueError("lease.ttl_seconds must not be above lease.max_ttl_seconds")
+        return self
 
 
 class LimitSettings(_Group):
@@ -191,12 +204,18 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
     known = {"KVSHELF_" + name.replace(".", "__").upper() for name in setting_names()} | {_CONFIG_VARIABLE}
-    known |= {f"KVSHELF_{group.upper()}" for group in Settings.model_fields}
+    groups = {f"KVSHELF_{group.upper()}" for group in Settings.model_fields}
+    known |= groups
     for name in environment:
         if name.upper().startswith("KVSHELF_") and not name.startswith(_TEST_PREFIX) and name.upper() not in known:
-            near = difflib.get_close_matches(name.upper(), known, 1)
+            near = difflib.get_close_matches(name.upper(), known - groups, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise SettingsError(f"the environment variable {name} names no setting{hint}")
+
+
+def _hint(name: str) -> str:
+    near = difflib.get_close_matches(name, [*setting_names(), *Settings.model_fields], 1)
+    return f", did you mean {near[0]}?" if near else ""
 
 
 def _explain(error: ValidationError | PydanticSettingsError, path: Path | None) -> str:
@@ -206,6 +225,6 @@ def _explain(error: ValidationError | PydanticSettingsError, path: Path | None) 
     lines = []
     for problem in error.errors(include_input=False, include_url=False):
         name = ".".join(str(part) for part in problem["loc"])
-        text = "unknown setting" if problem["type"] == "extra_forbidden" else problem["msg"]
+        text = f"unknown setting{_hint(name)}" if problem["type"] == "extra_forbidden" else problem["msg"]
         lines.append(f"{name}: {text.removeprefix('Value error, ')}")
     return f"bad settings{where}: " + "; ".join(lines)

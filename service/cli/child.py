@@ -23,7 +23,7 @@ class ServerProcess:
 
     Args:
         options: command-line options of ``kvshelf serve``.
-        environment: variables on top of this process's own.
+        environment: variables on top of this process's own, whose settings of kvshelf are left out.
         stderr: where its log goes; this process's standard error by default.
 
     Raises:
@@ -38,7 +38,8 @@ class ServerProcess:
         stderr: int | IO[bytes] | None = None,
     ) -> None:
         self._options = list(options)
-        self._environment = {**os.environ, **(environment or {})}
+        inherited = {name: value for name, value in os.environ.items() if not name.upper().startswith("KVSHELF_")}
+        self._environment = {**inherited, **(environment or {})}
         self._stderr = stderr
         self._process: subprocess.Popen[bytes] | None = None
         self.url = self.said = ""

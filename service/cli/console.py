@@ -3,6 +3,8 @@
 import os
 import sys
 
+from service.cli.errors import CommandError
+
 
 class OutputClosedError(Exception):
     """Whoever read the results, such as ``head``, has seen enough. The command ends there, and well."""
@@ -13,12 +15,18 @@ def say(text: str = "") -> None:
 
     Raises:
         OutputClosedError: nobody reads it any more.
+        CommandError: it cannot be written, as on a full disk.
     """
     try:
         print(text, flush=True)  # noqa: T201 - this module owns printing.
     except BrokenPipeError:
         _discard_output()
         raise OutputClosedError from None
+    except OSError as error:
+        _discard_output()
+        raise CommandError(f"cannot write the result: {error.strerror}") from None
+    except UnicodeEncodeError:
+        print(text.encode("ascii", "backslashreplace").decode(), flush=True)  # noqa: T201 - the terminal knows no more.
 
 
 def warn(text: str) -> None:

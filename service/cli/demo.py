@@ -14,6 +14,7 @@ from kvshelf_client.errors import KvshelfError
 from service.cli import console
 from service.cli.child import ServerProcess
 from service.cli.errors import CommandError
+from service.cli.numbers import count, number_from
 from service.cli.progress import Progress
 from service.cli.replay_text import describe, summary
 from service.replay.errors import ReplayError
@@ -50,12 +51,12 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument(
         "--speed",
-        type=_speed,
+        type=number_from(1, 10_000),
         default=120.0,
         metavar="X",
         help="trace times and TTLs are divided by this (default: 120)",
     )
-    parser.add_argument("--requests", type=int, metavar="N", help="only the first N requests")
+    parser.add_argument("--requests", type=count, metavar="N", help="only the first N requests")
     parser.add_argument("--keep", action="store_true", help="keep the service up afterwards, until Ctrl-C")
     parser.set_defaults(run=run)
 
@@ -147,13 +148,3 @@ def _say_where_to_look(url: str, *, keep: bool) -> None:
     )
     if keep:
         console.say(f"\nThe service stays up: {url}/metrics  {url}/v1/stats  {url}/openapi.json  (Ctrl-C ends it)")
-
-
-def _speed(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not 1 <= value <= 10_000:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 to 10000")
-    return value

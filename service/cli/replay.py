@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import math
 import os
 import threading
 from pathlib import Path
@@ -13,6 +12,7 @@ from kvshelf_client.client import Client
 from kvshelf_client.errors import KvshelfError, ServiceError
 from service.cli import console
 from service.cli.errors import CommandError, UsageError
+from service.cli.numbers import count, number_from
 from service.cli.progress import Progress
 from service.cli.replay_text import describe, summary
 from service.profiles import ProfileError, load_profile_file
@@ -62,24 +62,28 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="N",
         help="make records this small; `full` or 0 for the profile's real sizes (default: 1)",
     )
-    parser.add_argument("--sessions", type=_count, metavar="N", help="only the first N sessions of the file")
-    parser.add_argument("--requests", type=_count, metavar="N", help="only the first N requests, after merging")
+    parser.add_argument("--sessions", type=count, metavar="N", help="only the first N sessions of the file")
+    parser.add_argument("--requests", type=count, metavar="N", help="only the first N requests, after merging")
     parser.add_argument(
         "--speed",
-        type=_speed,
+        type=number_from(0.001, 1e6, or_zero=True),
         default=0.0,
         metavar="X",
         help="follow the trace's times divided by X; 0 as fast as it goes (default: 0)",
     )
-    parser.add_argument("--shards", type=_count, default=1, metavar="N", help="tensor-parallel ranks (default: 1)")
+    parser.add_argument("--shards", type=count, default=1, metavar="N", help="tensor-parallel ranks (default: 1)")
     parser.add_argument(
         "--namespace", metavar="NAME", help="namespace to replay in (default: named after the settings)"
     )
     parser.add_argument(
-        "--salt", help="replays with the same salt find each other's records (default: a fresh one, so it starts cold)"
+        "--salt",
+        help="replays with the same salt find each other's records (default: a fresh one, so that it starts cold; "
+        "with --namespace none, so that it finds what was there)",
     )
     parser.add_argument("--relaxed", action="store_true", help="do not wait for the disk when storing")
-    parser.add_argument("--timeout", type=_seconds, default=30.0, metavar="S", help="seconds per step (default: 30)")
+    parser.add_argument(
+        "--timeout", type=number_from(0.001, 86_400), default=30.0, metavar="S", help="seconds per step (default: 30)"
+    )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.set_defaults(run=run)
 
@@ -208,32 +212,4 @@ def _report(
 def _bytes_per_token(text: str) -> int | None:
     if text in ("full", "0"):
         return None
-    return _count(text)
-
-
-def _count(text: str) -> int:
-    value = int(text) if text.isdecimal() else 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 on")
-    return value
-
-
-def _speed(text: str) -> float:
-    value = _number(text)
-    if not 0 <= value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number from 0 on")
-    return value
-
-
-def _seconds(text: str) -> float:
-    value = _number(text)
-    if not 0 < value < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number above 0")
-    return value
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
+    return count(text)

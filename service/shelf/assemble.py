@@ -1,8 +1,9 @@
 """Make the parts of a service from its settings, and take them apart again in order."""
 
 import secrets
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from service.leases.book import LeaseBook
 from service.leases.lease import Lease, PlanFacts
@@ -21,6 +22,7 @@ from storage.dram import RedisTier
 from storage.lock import DirectoryLock
 from storage.memory import MemoryTier
 from storage.ssd import SsdTier, WhenFull
+from storage.ssd.sizing import max_payload_bytes, segment_bytes
 
 
 def new_id() -> str:
@@ -48,15 +50,19 @@ def open_service(settings: Settings, clock: Clock, make_id: Callable[[], str] = 
 def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing: ExitStack) -> Parts:
     directory = settings.store.data_dir
     metrics = Metrics(__version__)
-    blocks = _open_directory(settings, clock, metrics, closing)
+    with _explained(directory):
+        closing.enter_context(DirectoryLock(directory))
+        # Before the tier: a budget too small for a namespace must be refused before it makes the tier shrink.
+        namespaces = NamespaceRegistry(
+            Catalog(directory / "namespaces", max_documents=settings.limits.max_namespaces),
+            max_namespaces=settings.limits.max_namespaces,
+            max_block_bytes=max_payload_bytes(segment_bytes(settings.store.budget_bytes)),
+            max_snapshot_bytes=settings.limits.max_snapshot_bytes,
+        )
+        blocks = _open_blocks(settings, clock, metrics)
+    closing.callback(blocks.close)
     snapshots = _open_pool(settings, clock, metrics)
     closing.callback(snapshots.close)
-    namespaces = NamespaceRegistry(
-        Catalog(directory / "namespaces", max_documents=settings.limits.max_namespaces),
-        max_namespaces=settings.limits.max_namespaces,
-        max_block_bytes=blocks.max_record_bytes,
-        max_snapshot_bytes=settings.limits.max_snapshot_bytes,
-    )
     parts = assemble(
         settings,
         clock,
@@ -72,24 +78,25 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
     return parts
 
 
-def _open_directory(settings: Settings, clock: Clock, metrics: Metrics, closing: ExitStack) -> SsdTier:
-    """Lock the data directory and open the SSD tier in it."""
-    directory = settings.store.data_dir
+@contextmanager
+def _explained(directory: Path) -> Iterator[None]:
+    """An OSError in here says which directory it is about."""
     try:
-        closing.enter_context(DirectoryLock(directory))
-        blocks = SsdTier(
-            directory,
-            clock=clock,
-            observer=metrics,
-            ttl_seconds=settings.store.ttl_seconds,
-            budget_bytes=settings.store.budget_bytes,
-            when_full=WhenFull(settings.store.when_full),
-        )
+        yield
     except OSError as error:
         reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
         raise OSError(error.errno, f"cannot use the data directory {directory}: {reason}") from None
-    closing.callback(blocks.close)
-    return blocks
+
+
+def _open_blocks(settings: Settings, clock: Clock, metrics: Metrics) -> SsdTier:
+    return SsdTier(
+        settings.store.data_dir,
+        clock=clock,
+        observer=metrics,
+        ttl_seconds=settings.store.ttl_seconds,
+        budget_bytes=settings.store.budget_bytes,
+        when_full=WhenFull(settings.store.when_full),
+    )
 
 
 def assemble(

@@ -90,7 +90,7 @@ def _plan_on(parts: Parts, ask: Ask, blocks: BlockSurvey) -> Planned:
     _publish(parts, lease, ask.request)
     return Planned(
         lease,
-        blocks.exact_global_tokens,
+        hit_tokens_of(layout, plan, blocks.exact_global_tokens) if layout.block_bytes or plan.exact else 0,
         (blocks.global_tokens, blocks.reason) if blocks.reason else None,
         None if plan.mode in (Mode.SNAPSHOT, Mode.RESIDENT) else snapshots.missing,
     )

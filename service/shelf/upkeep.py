@@ -4,6 +4,7 @@ import threading
 
 import structlog
 
+from service.shelf.condition import Health, health
 from service.shelf.finishing import expire_leases
 from service.shelf.parts import Parts
 
@@ -15,6 +16,14 @@ def upkeep_step(parts: Parts) -> None:
     expire_leases(parts)
     parts.blocks.maintain()
     parts.snapshots.maintain()
+
+
+def tell_of_change(before: Health, now: Health) -> Health:
+    """One line in the log each time the service's health changes, and none in between."""
+    if now != before:
+        tell = _LOG.info if now.status == "ok" else _LOG.warning
+        tell("health_changed", status=now.status, causes=list(now.causes))
+    return now
 
 
 class Upkeep:
@@ -36,8 +45,10 @@ class Upkeep:
         self._thread.join()
 
     def _run(self) -> None:
+        state = Health("ok", ())
         while not self._stop.wait(self._interval_seconds):
             try:
                 upkeep_step(self._parts)
+                state = tell_of_change(state, health(self._parts))
             except Exception:  # noqa: BLE001 - a failed step is logged and tried again: without upkeep the tiers fill up.
                 _LOG.exception("upkeep_failed")

@@ -34,7 +34,7 @@ def read_line(line: bytes) -> list[TraceRequest]:
     """
     try:
         request = _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise LineError(str(error)) from None
     return [
         TraceRequest(

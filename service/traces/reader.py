@@ -150,7 +150,7 @@ def _format_of(path: Path, line: bytes) -> _Format:
     """The format of a trace, from its first line."""
     try:
         fields = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise TraceError(f"{path} is no trace: its first line is no JSON ({error})") from None
     for known in _FORMATS:
         if isinstance(fields, dict) and known.fields <= fields.keys():

@@ -43,7 +43,7 @@ def read_line(line: bytes) -> list[TraceRequest]:
     """
     try:
         session = _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise LineError(str(error)) from None
     known: dict[Run, Run] = {}
     requests = [_request(session, index, known) for index in range(len(session.requests))]

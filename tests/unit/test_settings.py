@@ -47,6 +47,11 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
         ("[server]\nport = -1", "server.port"),
         ("[store]\nttl_seconds = 0", "store.ttl_seconds"),
         ("[store]\nwhen_full = 'panic'", "store.when_full"),
+        ("[store]\nttl_seconds = inf", "store.ttl_seconds"),
+        ("[pool]\nttl_seconds = nan", "pool.ttl_seconds"),
+        ("[store]\nbudget_bytes = 99999999999999999999", "store.budget_bytes"),
+        ("[lease]\nttl_seconds = 700", "lease.max_ttl_seconds"),
+        ("[server]\nprot = 1", "did you mean server.port"),
         ("[server]\nhost = '0.0.0.0'", "loopback"),
         ("[server]\nhost = 'example.com'", "loopback"),
         ("[server", "TOML"),
@@ -72,6 +77,8 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(SettingsError, match="did you mean KVSHELF_SERVER__PORT"):
         load_settings(environment={"KVSHELF_SERVER_PORT": "1"})
+    with pytest.raises(SettingsError, match="did you mean KVSHELF_SERVER__PORT"):
+        load_settings(environment={"KVSHELF_SERVER__PROT": "1"})
     load_settings(environment={"KVSHELF_TEST_REDIS_URL": "x", "OTHER": "y"})
 
 

@@ -46,6 +46,9 @@ def test_without_a_command_the_help_is_shown(capsys: pytest.CaptureFixture[str])
         (["serve", "--prot", "1"], "unrecognized arguments: --prot 1"),
         (["serve", "--port", "x"], "argument --port: invalid int value: 'x'"),
         (["demo", "--speed", "0"], "argument --speed: '0' is no number from 1 to 10000"),
+        (["demo", "--requests", "0"], "argument --requests: '0' is no whole number from 1 on"),
+        (["replay", "sample", "--speed", "1e-9"], "argument --speed: '1e-9' is no number that is 0 or from 0.001 to"),
+        (["replay", "sample", "--timeout", "1e10"], "argument --timeout: '1e10' is no number from 0.001 to 86400"),
     ],
 )
 def test_what_nobody_meant(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
