@@ -16,6 +16,7 @@ def number_from(low: float, high: float, *, or_zero: bool = False) -> Callable[[
     """Takes a number from ``low`` to ``high``, or 0 where that is allowed; what it returns raises ArgumentTypeError."""
 
     def number(text: str) -> float:
+        """The number that ``text`` says; raises ArgumentTypeError."""
         try:
             value = float(text)
         except ValueError:

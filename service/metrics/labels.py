@@ -1,5 +1,7 @@
 """The closed sets of label values. Every combination that can occur is there, at 0, from the first scrape."""
 
+from typing import Literal, get_args
+
 from kvshelf_client.words import MissReason
 from service.planner.base import Mode, Source
 
@@ -15,8 +17,8 @@ FAULTS = ("io", "timeout", "corrupt", "full")
 BREAKER_STATES = ("closed", "open", "half_open")
 HEALTH_STATES = ("ok", "degraded", "down")
 VERBS = ("register", "hash", "plan", "fetch", "store", "record", "touch", "release", "delete", "stats", "operate")
-STORE_OUTCOMES = ("stored", "replaced", "duplicate", "refused", "lost")
-STORE_REASONS = (
+StoreOutcome = Literal["stored", "replaced", "duplicate", "refused", "lost"]
+StoreReason = Literal[
     "none",
     "below_write_floor",
     "wrong_size",
@@ -26,4 +28,6 @@ STORE_REASONS = (
     "corrupt",
     "full",
     "tier_down",
-)
+]
+STORE_OUTCOMES: tuple[str, ...] = get_args(StoreOutcome)
+STORE_REASONS: tuple[str, ...] = get_args(StoreReason)

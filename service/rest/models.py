@@ -4,7 +4,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Reason = Literal["never_stored", "expired", "evicted", "corrupt", "tier_down"]
+from kvshelf_client.words import MissReason
+from service.metrics.labels import StoreOutcome, StoreReason
 
 
 class _Body(BaseModel):
@@ -131,14 +132,14 @@ class MissingGlobal(BaseModel):
     """Why the global KV ends where it does."""
 
     tokens: int
-    reason: Reason
+    reason: MissReason
 
 
 class MissingSnapshot(BaseModel):
     """Why the deepest boundary that was looked at has no snapshot."""
 
     boundary_tokens: int
-    reason: Reason
+    reason: MissReason
 
 
 class Reasons(BaseModel):
@@ -170,18 +171,8 @@ class OutcomeAnswer(BaseModel):
     key: str
     shard: int
     class_: Literal["block", "snapshot"] = Field(alias="class")
-    outcome: Literal["stored", "replaced", "duplicate", "refused", "lost"]
-    reason: Literal[
-        "none",
-        "below_write_floor",
-        "wrong_size",
-        "wrong_class",
-        "no_boundary",
-        "wrong_shard",
-        "corrupt",
-        "full",
-        "tier_down",
-    ]
+    outcome: StoreOutcome
+    reason: StoreReason
     provenance: Literal["replayed", "exact"] | None
     generation: int
 

@@ -2,9 +2,17 @@
 
 import struct
 from collections.abc import Sequence
+from typing import Annotated
 
-from service.namespaces import Namespace
+from fastapi import Query
+
+from service.namespaces import MAX_EXTRA_BYTES, Namespace
 from service.rest.problems import ProblemError
+
+Extra = Annotated[
+    str, Query(max_length=2 * MAX_EXTRA_BYTES, description="Hexadecimal bytes that go into every block's hash.")
+]
+"""The query parameter `extra` of every route that makes keys from tokens."""
 
 TOKEN_BYTES = 4
 HASH_BYTES = 32

@@ -16,9 +16,9 @@ class Turns:
     @contextmanager
     def of(self, keys: Iterable[bytes]) -> Iterator[None]:
         """Nobody else has the turn of any of the keys meanwhile. Never take a second turn within one."""
+        # One order for all, so that nobody waits in a ring.
+        stripes = sorted({hash(key) % STRIPES for key in keys})
         with ExitStack() as taken:
-            for stripe in sorted(
-                {hash(key) % STRIPES for key in keys}
-            ):  # One order for all, so that nobody waits in a ring.
+            for stripe in stripes:
                 taken.enter_context(self._locks[stripe])
             yield

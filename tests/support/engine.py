@@ -134,6 +134,16 @@ def release(http: httpx.Client, planned: dict[str, Any], ran: str = "plan") -> d
     return sources
 
 
+def serve_cold(http: httpx.Client, prompt: bytes) -> list[str]:
+    """Run a prompt cold: store all its full blocks and the snapshot at the last boundary."""
+    planned = plan(http, prompt)
+    keys = keys_of(http, prompt)
+    boundary = len(keys) * BLOCK
+    store(http, blocks(keys) + snapshot(keys, boundary), plan_id=planned["plan"]["plan_id"])
+    release(http, planned)
+    return keys
+
+
 def metric(http: httpx.Client, sample: str) -> float:
     """The value of one sample, such as ``kvshelf_requests_total``; raises KeyError when it is not exposed."""
     for line in http.get("/metrics").text.splitlines():

@@ -1,15 +1,15 @@
 """Register namespaces, look at them, and prove that an engine hashes alike."""
 
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
-from service.namespaces import MAX_EXTRA_BYTES, Namespace, NamespaceSpec
+from service.namespaces import Namespace, NamespaceSpec
 from service.profiles import Profile, get_profile, profile_from_document
 from service.rest import bodies, models
 from service.rest.context import InContext
 from service.rest.problems import ProblemError, problem_responses
-from service.rest.tokens import pack_tokens
+from service.rest.tokens import Extra, pack_tokens
 
 router = APIRouter(prefix="/v1/namespaces", tags=["namespaces"])
 
@@ -91,9 +91,7 @@ async def hash_tokens(
     name: str,
     request: Request,
     context: InContext,
-    extra: Annotated[
-        str, Query(max_length=2 * MAX_EXTRA_BYTES, description="Hexadecimal bytes that go into every block's hash.")
-    ] = "",
+    extra: Extra = "",
 ) -> dict[str, Any]:
     """The keys of the full blocks of a token list, so that an engine can prove that it hashes alike.
 

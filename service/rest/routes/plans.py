@@ -7,13 +7,13 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
 from service.leases.lease import Answer, Lease
-from service.namespaces import MAX_EXTRA_BYTES, Namespace
+from service.namespaces import Namespace
 from service.planner import plan_document, request_for, tokens_by_source
 from service.planner.base import Ability, Layout
 from service.rest import bodies, models
 from service.rest.context import Context, InContext
 from service.rest.problems import ProblemError, problem_responses
-from service.rest.tokens import HASH_BYTES, TOKEN_BYTES, keys_of_hashes, pack_tokens
+from service.rest.tokens import HASH_BYTES, TOKEN_BYTES, Extra, keys_of_hashes, pack_tokens
 from service.shelf.planning import Ask, Planned, make_plan
 
 router = APIRouter(prefix="/v1/namespaces", tags=["plans"])
@@ -57,9 +57,7 @@ class PlanQuery(BaseModel):
     lease_ttl_seconds: Annotated[
         float | None, Query(ge=0.001, allow_inf_nan=False, description="Life of the lease from its last use.")
     ] = None
-    extra: Annotated[
-        str, Query(max_length=2 * MAX_EXTRA_BYTES, description="Hexadecimal bytes that go into every block's hash.")
-    ] = ""
+    extra: Extra = ""
 
 
 @router.post(

@@ -22,21 +22,12 @@ from tests.support.engine import (
     plan,
     register,
     release,
-    snapshot,
+    serve_cold,
     split,
     store,
     tokens,
 )
 from tests.support.live import Live
-
-
-def serve_cold(http: httpx.Client, prompt: bytes) -> list[str]:
-    """Run a prompt cold and store its blocks and its last snapshot."""
-    planned = plan(http, prompt)
-    keys = keys_of(http, prompt)
-    store(http, blocks(keys) + snapshot(keys, len(keys) * BLOCK), plan_id=planned["plan"]["plan_id"])
-    release(http, planned)
-    return keys
 
 
 def test_without_a_shard_snapshots_come_first_and_then_blocks_shard_by_shard(http: httpx.Client) -> None:

@@ -22,21 +22,12 @@ from tests.support.engine import (
     plan,
     register,
     release,
+    serve_cold,
     snapshot,
     store,
     tokens,
 )
 from tests.support.live import Live
-
-
-def serve_cold(http: httpx.Client, prompt: bytes) -> list[str]:
-    """Run a prompt cold: store all its full blocks and the snapshot at the last boundary."""
-    planned = plan(http, prompt)
-    keys = keys_of(http, prompt)
-    boundary = len(keys) * BLOCK
-    store(http, blocks(keys) + snapshot(keys, boundary), plan_id=planned["plan"]["plan_id"])
-    release(http, planned)
-    return keys
 
 
 def damage(tier: Tier, record_id: RecordId) -> None:
