@@ -22,8 +22,8 @@ demo: $(STAMP)  ## Start the service on loopback, replay the shipped agent trace
 	$(BIN)/kvshelf demo
 
 test: $(STAMP) system-packages lint  ## Run the linters and the whole test suite.
-	@echo "== Running the whole test suite (5 to 8 minutes on two cores)"
-	$(BIN)/python -m pytest
+	@echo "== Running the whole test suite (3 to 6 minutes on two cores)"
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 system-packages:
 	@bash tests/support/install_system_packages.sh
