@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format typecheck system-packages clean
+.PHONY: help demo test soak lint format typecheck system-packages clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 28
@@ -24,6 +24,9 @@ demo: $(STAMP)  ## Start the service on loopback, replay the shipped agent trace
 test: $(STAMP) system-packages lint  ## Run the linters and the whole test suite.
 	@echo "== Running the whole test suite (3 to 6 minutes on two cores)"
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+soak: $(STAMP) system-packages  ## Try every fault at its full count: 1,000 simulated seeds and the like (about an hour).
+	$(BIN)/python -m tests.load.soak
 
 system-packages:
 	@bash tests/support/install_system_packages.sh
