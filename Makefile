@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak lint format typecheck system-packages clean
+.PHONY: help demo test soak bench lint format typecheck system-packages clean
 
 help:  ## List the targets.
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 28
@@ -27,6 +27,10 @@ test: $(STAMP) system-packages lint  ## Run the linters and the whole test suite
 
 soak: $(STAMP) system-packages  ## Try every fault at its full count: 1,000 simulated seeds and the like (about an hour).
 	$(BIN)/python -m tests.load.soak
+
+bench: $(STAMP) system-packages  ## Measure every path of bytes against the machine's own limits; writes bench.json.
+	@echo "== Measuring (about 6 minutes; leave the machine alone meanwhile)"
+	$(BIN)/python -m tests.load.bench
 
 system-packages:
 	@bash tests/support/install_system_packages.sh

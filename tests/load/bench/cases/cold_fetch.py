@@ -1,0 +1,48 @@
+"""Cold blocks over HTTP: neither in the service's memory nor in the page cache."""
+
+import os
+
+from tests.load.bench.base import Case, Figures
+from tests.load.bench.measure import rate_gb_s
+from tests.load.bench.stage import NAMESPACE, Stage
+
+
+class ColdFetch(Case):
+    """Prompts whose blocks lie among those of the others, fetched in turns: more than the service may keep in memory.
+
+    The page cache is dropped before each fetch, which is part of what is timed, here and in the peer.
+    """
+
+    name = "cold_fetch"
+    references = ("disk_random", "lmdb_inline")
+    ratios = {
+        "cold_fetch_vs_disk": ("cold_fetch_gb_s", "disk_random_gb_s"),
+        "cold_fetch_vs_lmdb_inline": ("cold_fetch_gb_s", "lmdb_inline_cold_gb_s"),
+    }
+
+    def open(self, stage: Stage) -> None:
+        """See :meth:`Case.open`."""
+        super().open(stage)
+        self._service = stage.service("cold")
+        self._prompts = [stage.prompt(stage.sizes.blocks) for _ in range(stage.sizes.cold_prompts)]
+        prompts = [stage.records(self._service, tokens) for tokens in self._prompts]
+        for start in range(0, stage.sizes.blocks, 32):
+            among_others = [
+                prompt[block] for block in range(start, start + 32) for prompt in prompts if block < len(prompt)
+            ]
+            self._service.client.store(NAMESPACE, among_others)
+        self._next = 0
+
+    def run(self) -> Figures:
+        """See :meth:`Case.run`."""
+        return {"cold_fetch_gb_s": rate_gb_s(self._fetch, self.stage.sizes.seconds)}
+
+    def _fetch(self) -> int:
+        tokens = self._prompts[self._next]
+        self._next = (self._next + 1) % len(self._prompts)
+        for segment in (self._service.data_dir / "segments").iterdir():
+            descriptor = os.open(segment, os.O_RDONLY)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+        with self._service.leased(tokens) as lease_id:
+            return self._service.fetch(lease_id)

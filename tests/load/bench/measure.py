@@ -1,0 +1,42 @@
+"""Time and processor time, as the cases take them."""
+
+import os
+import time
+from collections.abc import Callable
+
+GB = 1e9
+
+
+def rate_gb_s(transfer: Callable[[], int], seconds: float) -> float:
+    """Repeat a transfer for at least so long, once at least; returns GB/s. ``transfer`` returns the bytes it moved."""
+    moved = 0
+    started = time.perf_counter()
+    while True:
+        moved += transfer()
+        elapsed = time.perf_counter() - started
+        if elapsed >= seconds:
+            return moved / elapsed / GB
+
+
+def milliseconds(call: Callable[[], object], seconds: float) -> float:
+    """The mean time of a call, repeated for at least so long."""
+    count = 0
+    started = time.perf_counter()
+    while True:
+        call()
+        count += 1
+        elapsed = time.perf_counter() - started
+        if elapsed >= seconds:
+            return elapsed / count * 1000
+
+
+def cpu_seconds(process: int | None = None) -> float:
+    """Processor time that a process, this one by default, has used in all its threads."""
+    # The kernel's own name for another process's clock; see clock_getcpuclockid(3).
+    return time.clock_gettime((~(process or os.getpid()) << 3) | 2)
+
+
+def resident_bytes(process: int, field: str = "VmRSS") -> int:
+    """A process's memory, as ``/proc`` has it: ``VmRSS`` now, ``VmHWM`` at the most."""
+    with open(f"/proc/{process}/status", encoding="ascii") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith(f"{field}:"))
