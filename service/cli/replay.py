@@ -15,19 +15,17 @@ from service.cli.errors import CommandError, UsageError
 from service.cli.numbers import count, number_from
 from service.cli.progress import Progress
 from service.cli.replay_text import describe, summary
+from service.cli.trace_input import FORMATS_HELP, add_trace_options, read_input
 from service.profiles import ProfileError, load_profile_file
 from service.replay.errors import ReplayError
 from service.replay.replayer import Replayer, ReplayOptions
 from service.replay.target import Target
-from service.traces.base import BadLine, Trace, TraceError, TraceRequest
-from service.traces.generate import sample_path
-from service.traces.reader import read_trace
+from service.traces.base import Trace, TraceRequest
 from storage.clock import Clock, SystemClock
 
 DEFAULT_URL = "http://127.0.0.1:8710"
 DEFAULT_PROFILE = "deepseek-v4.1-flash/fp4"
 INTERRUPTED = 130
-_BAD_LINES_SHOWN = 10
 
 _DESCRIPTION = """Replay a trace against a service, request by request in order of time: plan, fetch and check every
 byte, store what a real engine would have computed. Records are made small by default (--bytes-per-token), so
@@ -52,7 +50,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("trace", help="session or Mooncake JSONL, plain or .gz; or `sample`", metavar="TRACE")
+    parser.add_argument("trace", help=FORMATS_HELP, metavar="TRACE")
     parser.add_argument("--url", default=DEFAULT_URL, help=f"the service (default: {DEFAULT_URL})")
     parser.add_argument("--profile", default=DEFAULT_PROFILE, help=f"id, or a .toml file (default: {DEFAULT_PROFILE})")
     parser.add_argument(
@@ -62,8 +60,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         metavar="N",
         help="make records this small; `full` or 0 for the profile's real sizes (default: 1)",
     )
-    parser.add_argument("--sessions", type=count, metavar="N", help="only the first N sessions of the file")
-    parser.add_argument("--requests", type=count, metavar="N", help="only the first N requests, after merging")
+    add_trace_options(parser)
     parser.add_argument(
         "--speed",
         type=number_from(0.001, 1e6, or_zero=True),
@@ -97,7 +94,7 @@ class _Ended(NamedTuple):
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay a trace; see the module and the command's help."""
-    trace = _read(arguments)
+    trace = read_input(arguments)
     target = Target(_profile(arguments.profile), arguments.bytes_per_token, _salt(arguments), arguments.shards)
     clock = SystemClock()
     with _client(arguments) as client:
@@ -107,28 +104,6 @@ def run(arguments: argparse.Namespace) -> int:
         ended = _replay(replayer, trace, clock, by_time=arguments.speed > 0)
     _report(arguments, replayer, trace, namespace, target, ended)
     return ended.status
-
-
-def _read(arguments: argparse.Namespace) -> Trace:
-    """Read the trace, and tell of the first bad lines."""
-    shown = 0
-
-    def on_bad_line(bad: BadLine) -> None:
-        nonlocal shown
-        shown += 1
-        if shown <= _BAD_LINES_SHOWN:
-            console.warn(f"line {bad.number} left out: {bad.reason}")
-
-    path = sample_path() if arguments.trace == "sample" else Path(arguments.trace)
-    try:
-        trace = read_trace(
-            path, sessions_limit=arguments.sessions, requests_limit=arguments.requests, on_bad_line=on_bad_line
-        )
-    except TraceError as error:
-        raise UsageError(str(error)) from None
-    if trace.bad_lines > _BAD_LINES_SHOWN:
-        console.warn(f"{trace.bad_lines} lines left out in all")
-    return trace
 
 
 def _profile(text: str) -> str | dict[str, object]:

@@ -1,7 +1,7 @@
 """Chained block hashes made from a trace's ids: two prompts share a hash exactly where they share a prefix.
 
-``hash[i] = SHA-256(hash[i-1] || id of block i, u64 little-endian)``, and ``hash[-1] = SHA-256(domain || session)``, so
-that the ids of one session mean nothing in another. Requests that know no session share one root.
+``hash[i] = SHA-256(hash[i-1] || id of block i, u64 little-endian)``, and ``hash[-1] = SHA-256(domain || scope)``, so
+that the ids of one scope mean nothing in another. Requests whose ids are the whole trace's share one root.
 """
 
 import hashlib
@@ -51,9 +51,9 @@ class ChainHasher:
 
     def blocks_of(self, request: TraceRequest) -> BlockKeys:
         """The hashes and keys of the request's full blocks. The lists are the hasher's: read them before the next."""
-        line = self._lines.get((request.session, request.agent))
+        line = self._lines.get(request.line)
         if line is None:
-            line = self._lines[request.session, request.agent] = _Line(_root_of(request.session))
+            line = self._lines[request.line] = _Line(_root_of(request.scope))
         same = common_blocks(line.runs, request.runs)
         hashes, keys = line.blocks
         del hashes[same:], keys[same:]
@@ -81,8 +81,8 @@ def common_blocks(one: Sequence[Run], other: Sequence[Run]) -> int:
     return blocks
 
 
-def _root_of(session: str | None) -> bytes:
-    salt = b"" if session is None else b"session\n" + session.encode()
+def _root_of(scope: str | None) -> bytes:
+    salt = b"" if scope is None else b"session\n" + scope.encode()
     return hashlib.sha256(_ROOT_DOMAIN + salt).digest()
 
 

@@ -4,47 +4,39 @@
 ignored. ``t`` is in seconds; only the first ``in // block_size`` ids are full blocks.
 """
 
-from typing import Annotated
-
 import msgspec
 
-from service.traces.base import MAX_BLOCK_ID, LineError, Run, TraceRequest, cut_runs
+from service.traces.base import LineError, LineReader, Run, TraceRequest, cut_runs
+from service.traces.fields import AnswerTokens, BlockTokens, Name, PromptTokens, RunPair, Seconds, decode_line
 
 NAME = "sessions"
-_MAX_TOKENS = 1 << 31
-_MAX_SECONDS = 10 * 365 * 86_400.0
-
-_Id = Annotated[int, msgspec.Meta(ge=0, le=MAX_BLOCK_ID)]
-_Count = Annotated[int, msgspec.Meta(ge=1, le=_MAX_TOKENS)]
+FIELDS = frozenset({"block_size", "requests"})
 
 
 class _RequestLine(msgspec.Struct, rename={"time": "t", "input_tokens": "in", "output_tokens": "out"}):
-    time: Annotated[float, msgspec.Meta(ge=0, le=_MAX_SECONDS)]
-    input_tokens: Annotated[int, msgspec.Meta(ge=1, le=_MAX_TOKENS)]
-    runs: list[tuple[_Id, _Count]]
-    output_tokens: Annotated[int, msgspec.Meta(ge=0, le=_MAX_TOKENS)] = 0
+    time: Seconds
+    input_tokens: PromptTokens
+    runs: list[RunPair]
+    output_tokens: AnswerTokens = 0
     agent: str | None = None
 
 
 class _SessionLine(msgspec.Struct):
-    id: Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
-    block_size: Annotated[int, msgspec.Meta(ge=1, le=65_536)]
+    id: Name
+    block_size: BlockTokens
     requests: list[_RequestLine]
 
 
 _decoder = msgspec.json.Decoder(_SessionLine)
 
 
-def read_line(line: bytes) -> list[TraceRequest]:
-    """The requests of one line, in order of time; requests of one time keep their order.
+def open_lines(first_line: bytes) -> LineReader:  # noqa: ARG001 - the lines say everything themselves.
+    """A reader of the lines, the first one too."""
+    return _read_line
 
-    Raises:
-        LineError: the line is no session.
-    """
-    try:
-        session = _decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise LineError(str(error)) from None
+
+def _read_line(line: bytes) -> list[TraceRequest]:
+    session = decode_line(_decoder, line)
     known: dict[Run, Run] = {}
     requests = [_request(session, index, known) for index in range(len(session.requests))]
     requests.sort(key=lambda request: request.time_seconds)
@@ -63,6 +55,7 @@ def _request(session: _SessionLine, index: int, known: dict[Run, Run]) -> TraceR
         time_seconds=line.time,
         session=session.id,
         agent=line.agent,
+        scope=session.id,
         input_tokens=line.input_tokens,
         output_tokens=line.output_tokens,
         block_tokens=session.block_size,

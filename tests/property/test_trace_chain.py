@@ -18,7 +18,7 @@ _runs = st.lists(st.tuples(st.integers(0, 6), st.integers(1, 5)), max_size=5).ma
 
 def _request(runs: tuple[Run, ...], session: str | None = "a", agent: str | None = None) -> TraceRequest:
     blocks = sum(run.length for run in runs)
-    return TraceRequest(0.0, session, agent, blocks * _BLOCK + 1, 0, _BLOCK, runs)
+    return TraceRequest(0.0, session, agent, session, blocks * _BLOCK + 1, 0, _BLOCK, runs)
 
 
 def _request_of_ids(ids: list[int], session: str | None, agent: str | None) -> TraceRequest:

@@ -13,7 +13,7 @@ def request(
 ) -> TraceRequest:
     """A request of these full blocks and ``rest`` more tokens."""
     return TraceRequest(
-        time, session, agent, len(ids) * BLOCK + rest, 1, BLOCK, tuple(Run(block_id, 1) for block_id in ids)
+        time, session, agent, session, len(ids) * BLOCK + rest, 1, BLOCK, tuple(Run(block_id, 1) for block_id in ids)
     )
 
 
@@ -23,7 +23,7 @@ def trace_of(requests: Sequence[TraceRequest], name: str = "handmade") -> Trace:
 
 
 def hit_tokens_of(trace: Trace) -> int:
-    """What an infinite cache of full prompt blocks would hit: a trie a session, one for requests of no session."""
+    """What an infinite cache of full prompt blocks would hit: a trie a scope."""
     tries: dict[str | None, Trie] = {}
-    blocks = sum(tries.setdefault(one.session, Trie()).insert(one.block_ids()) for one in trace.requests)
+    blocks = sum(tries.setdefault(one.scope, Trie()).insert(one.block_ids()) for one in trace.requests)
     return blocks * trace.block_tokens

@@ -2,14 +2,17 @@
 
 import gzip
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from service.cli.main import main
 from service.traces import reader
 from service.traces.base import BadLine, Run, Trace, TraceError
+from service.traces.generate import sample_path
 from service.traces.reader import read_trace
 
 
@@ -52,7 +55,7 @@ def test_sessions_plain_and_compressed(tmp_path: Path, name: str) -> None:
     assert first.runs == (Run(1, 3), Run(9, 1))
     assert list(first.block_ids()) == [1, 2, 3, 9]
     assert first.full_blocks == 4
-    assert second.agent == "sub"
+    assert (second.agent, second.scope) == ("sub", "a")
 
 
 def test_mooncake(tmp_path: Path) -> None:
@@ -103,6 +106,153 @@ def test_a_limit_below_one(tmp_path: Path, limits: dict[str, int]) -> None:
 def test_sessions_limit_of_a_trace_without_sessions(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="knows no sessions"):
         read_trace(_write(tmp_path, [_mooncake(0, 1, [])]), sessions_limit=1)
+
+
+def _chat(chat: int, parent: int, seconds: float, tokens: int, ids: list[int]) -> dict[str, Any]:
+    return {
+        "chat_id": chat, "parent_chat_id": parent, "timestamp": seconds, "input_length": tokens, "output_length": 5,
+        "type": "text", "turn": 1, "hash_ids": ids,
+    }  # fmt: skip
+
+
+def test_bailian(tmp_path: Path) -> None:
+    """A chat belongs to the session of the chat it goes back to, also where that one was before the trace."""
+    lines = [
+        _chat(7, -1, 0.5, 33, [5, 6, 9]),
+        _chat(8, 7, 1.0, 48, [5, 6, 10]),
+        _chat(9, 8, 2.0, 16, [5]),
+        _chat(20, 3, 3.0, 15, [1]),
+        _chat(21, 3, 4.0, 16, [1]),
+        _chat(30, -1, 5.0, 16, [5]),
+    ]
+    trace = read_trace(_write(tmp_path, lines))
+    assert (trace.format, trace.block_tokens, trace.sessions) == ("bailian", 16, 3)
+    assert [request.session for request in trace.requests] == ["7", "7", "7", "3", "3", "30"]
+    first, second, *_ = trace.requests
+    assert (first.time_seconds, first.output_tokens, first.scope, first.runs) == (0.5, 5, None, (Run(5, 2),))
+    assert list(second.block_ids()) == [5, 6, 10]
+    assert [request.full_blocks for request in trace.requests] == [2, 3, 1, 0, 1, 1]
+    assert [one.session for one in read_trace(tmp_path / "trace.jsonl", sessions_limit=2).requests].count("30") == 0
+
+
+def _plain(folder: Path, *lines: object, **header: Any) -> Path:
+    return _write(folder, [{"kvshelf_trace": 1, "block_tokens": 10, **header}, *lines])
+
+
+def test_our_own_format(tmp_path: Path) -> None:
+    path = _plain(
+        tmp_path,
+        {"t": 2, "in": 25, "runs": [[4, 2]]},
+        {"t": 1, "in": 31, "runs": [[4, 2], [9, 9]], "session": "s", "agent": "a", "out": 3, "compacted": True},
+        generated={"seed": 5},
+    )
+    trace = read_trace(path)
+    assert (trace.format, trace.block_tokens, trace.sessions, trace.bad_lines) == ("kvshelf", 10, 1, 0)
+    assert trace.generated == {"seed": 5}
+    first, second = trace.requests
+    assert (first.session, first.agent, first.scope, first.output_tokens) == ("s", "a", None, 3)
+    assert (first.is_compaction, second.is_compaction) == (True, False)
+    assert first.runs == (Run(4, 2), Run(9, 1))
+    assert (second.line, second.scope, second.runs) == ((None, None), None, (Run(4, 2),))
+
+
+def test_own_ids_of_sessions(tmp_path: Path) -> None:
+    told: list[BadLine] = []
+    lines = [{"t": 0, "in": 10, "runs": [[1, 1]], "session": "s"}, {"t": 0, "in": 10, "runs": [[1, 1]]}]
+    trace = read_trace(_plain(tmp_path, *lines, ids="session"), on_bad_line=told.append)
+    assert [request.scope for request in trace.requests] == ["s"]
+    assert told == [BadLine(3, "no session, but the ids are each session's own")]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ({"in": 10, "runs": [[1, 1]]}, "`t`"),
+        ({"t": 0, "in": 10, "runs": []}, "1 full blocks but only 0"),
+        ({"t": 0, "in": 0, "runs": []}, r"\$.in"),
+        ({"t": 0, "in": 5, "runs": [], "agent": "a"}, "an agent of no session"),
+        ({"t": 0, "in": 5, "runs": [], "session": ""}, r"\$.session"),
+        ({"t": 0, "in": 5, "runs": [[1, 0]]}, r"\$.runs"),
+        ({"t": 0, "in": 5, "runs": [], "compacted": 1}, r"\$.compacted"),
+        ("[]", "array"),
+    ],
+)
+def test_bad_lines_of_our_own_format(tmp_path: Path, line: object, reason: str) -> None:
+    path = _plain(tmp_path, {"t": 0, "in": 5, "runs": []}, line)
+    told: list[BadLine] = []
+    assert read_trace(path, on_bad_line=told.append).bad_lines == 1
+    assert told[0].number == 3
+    assert re.search(reason, told[0].reason)
+    with pytest.raises(TraceError, match=f"line 3: .*{reason}"):
+        read_trace(path, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("header", "message"),
+    [
+        ({"kvshelf_trace": 2}, "version 2 of the format; this kvshelf reads version 1"),
+        ({"block_tokens": 0}, "block_tokens"),
+        ({"ids": "mine"}, "ids"),
+    ],
+)
+def test_headers_that_cannot_be_used(tmp_path: Path, header: dict[str, Any], message: str) -> None:
+    with pytest.raises(TraceError, match=message):
+        read_trace(_plain(tmp_path, {"t": 0, "in": 5, "runs": []}, **header))
+
+
+def test_a_header_without_requests(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="holds no request"):
+        read_trace(_plain(tmp_path))
+
+
+def test_strict_takes_what_has_no_bad_line(tmp_path: Path) -> None:
+    assert read_trace(sample_path(), strict=True).bad_lines == 0
+
+
+def test_sessions_limit_where_lines_are_requests(tmp_path: Path) -> None:
+    """The sessions that come first in the file, whole, wherever their requests are."""
+    lines = [{"t": t, "in": 5, "runs": [], "session": name} for t, name in ((5, "b"), (1, "a"), (0, "c"), (9, "b"))]
+    trace = read_trace(_plain(tmp_path, *lines), sessions_limit=2)
+    assert _times(trace) == [("a", 1), ("b", 5), ("b", 9)]
+    assert trace.sessions == 2
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [
+            _session("a", _request(0, 45, [1, 3], [9, 2]), _request(2.5, 30, [1, 3], agent="sub")),
+            _session("b", _request(1, 5)),
+        ],
+        [_mooncake(1500, 4 * 512 + 1, [7, 8, 9, 4, 5]), _mooncake(2000, 511, [])],
+        [_chat(7, -1, 0.5, 33, [5, 6, 9]), _chat(8, 7, 1.25, 48, [5, 6, 10])],
+        [
+            {"kvshelf_trace": 1, "block_tokens": 10, "generated": "yes"},
+            {"t": 0.1, "in": 5, "runs": [], "session": "ä", "compacted": True},
+        ],
+    ],
+)
+def test_converting_keeps_everything(tmp_path: Path, lines: list[object], capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = _write(tmp_path, lines), tmp_path / "out.jsonl.gz"
+    assert main(["trace", "convert", str(path), "--out", str(out)]) == 0
+    before, after = read_trace(path), read_trace(out)
+    assert after.format == "kvshelf"
+    assert after.requests == before.requests
+    assert (after.sessions, after.block_tokens, after.generated) == (
+        before.sessions, before.block_tokens, before.generated
+    )  # fmt: skip
+    assert f"{len(before.requests)} requests" in capsys.readouterr().out
+
+
+def test_converting_a_bad_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = _plain(tmp_path, {"t": 0, "in": 5, "runs": []}, "{"), tmp_path / "out.jsonl"
+    assert main(["trace", "convert", str(path), "--strict", "--out", str(out)]) == 2
+    assert "line 3: " in capsys.readouterr().err
+    assert not out.exists()
+    assert main(["trace", "convert", str(path), "--out", str(out)]) == 0
+    output = capsys.readouterr()
+    assert "1 bad lines" in output.out
+    assert output.err.startswith("line 3 left out: ")
 
 
 def test_bad_lines_are_told_with_their_number_and_left_out(tmp_path: Path) -> None:

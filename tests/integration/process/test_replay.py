@@ -56,16 +56,15 @@ def test_generated_sessions(served: Served, tmp_path: Path) -> None:
     path = tmp_path / "agents.jsonl.gz"
     content = trace_bytes(5, GeneratorSettings(sessions=20, turns=(2, 6)))
     write_trace(path, content)
-    lengths, hits = [], 0
-    for line in content.splitlines():
-        session, trie = json.loads(line), Trie()
-        for request in sorted(session["requests"], key=lambda one: one["t"]):
-            ids = [first + step for first, count in request["runs"] for step in range(count)]
-            hits += trie.insert(ids[: request["in"] // session["block_size"]]) * session["block_size"]
-            lengths.append(request["in"])
+    lengths, hits, trie = [], 0, Trie()
+    header, *requests = map(json.loads, content.splitlines())
+    for request in requests:
+        ids = [first + step for first, count in request["runs"] for step in range(count)]
+        hits += trie.insert(ids) * header["block_tokens"]
+        lengths.append(request["in"])
     document = replay(served, path)
     check(served, document, lengths, hits)
-    assert document["resumes"]["cold"] == 20
+    assert 1 <= document["resumes"]["cold"] <= 3, "the first session of each build; the others share its opening"
     assert document["resumes"]["snapshot"] > 30
     assert served.stop() == 0
 

@@ -45,7 +45,7 @@ def test_tables_and_limits(stage: Stage, capsys: pytest.CaptureFixture[str]) -> 
     arguments = ["--requests", "3", "--bytes-per-token", "2", "--relaxed", "--namespace", "mine", "--shards", "1"]
     assert main(["replay", "sample", "--url", stage.url, *arguments]) == 0
     text = capsys.readouterr().out
-    assert "3 of 3 requests of sample (sessions, blocks of 64 tokens)" in text
+    assert "3 of 3 requests of sample (kvshelf, blocks of 64 tokens)" in text
     assert "namespace mine" in text
     for heading in ("tokens by source", "resumes by mode", "records", "latency in ms"):
         assert heading in text
@@ -88,7 +88,7 @@ def test_a_wrong_byte_is_a_failure(stage: Stage, capsys: pytest.CaptureFixture[s
     assert main(["replay", "sample", "--url", stage.url, "--namespace", "mine"]) == 1
     output = capsys.readouterr()
     assert "are not those that were stored" in output.err
-    assert "0 of 261 requests" in output.out, "what there was until then is printed all the same"
+    assert "0 of 312 requests" in output.out, "what there was until then is printed all the same"
 
 
 def test_a_profile_nobody_knows(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,5 +112,5 @@ def test_ctrl_c_prints_what_there_is(stage: Stage) -> None:
         output, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "interrupted; this is what there was until then" in errors
-    assert "of 261 requests of sample" in output
+    assert "of 312 requests of sample" in output
     assert "Traceback" not in errors

@@ -30,7 +30,7 @@ def test_the_sample_at_its_own_pace(stage: Stage) -> None:
     _check_sums(tally, trace)
     assert tally.hit_tokens == hit_tokens_of(trace)
     assert stage.clock.monotonic() == pytest.approx(trace.duration_seconds)
-    assert tally.resumes["cold"] == trace.sessions
+    assert 1 <= tally.resumes["cold"] <= 3, "the first session of each build; all others share its opening"
     assert tally.resumes["snapshot"] > 100
     assert tally.resumes["bounded_replay"] > 20
     assert 0 < tally.replayed_tokens <= 128 * tally.resumes["bounded_replay"]
