@@ -185,6 +185,32 @@ class Hold(ABC):
         """Let go of everything. May be called more than once; a read afterwards raises ValueError."""
 
 
+class Extent(NamedTuple):
+    """Where a payload stands: the number of the file and the offset of its first byte there."""
+
+    file: int
+    offset_bytes: int
+
+
+class FileHold(Hold):
+    """A hold whose payloads stand in files as they are, so that another process of this machine can read them there.
+
+    Until the release a file that has a held record is neither written over where the record is, nor cut short, nor
+    removed. Afterwards all but the second may happen at any time.
+    """
+
+    @abstractmethod
+    def extents(self, start: int, end: int) -> list[Extent | Miss]:
+        """Where the payloads of ``entries[start:end]`` are. Nothing is read, so their bytes are not verified.
+
+        Raises ValueError after the release.
+        """
+
+    @abstractmethod
+    def open_file(self, number: int) -> int:
+        """A new descriptor of one of these files that can only be read; the caller closes it. Raises OSError."""
+
+
 class Tier(ABC):
     """A shelf. See the module's promises."""
 

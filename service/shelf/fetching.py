@@ -31,7 +31,7 @@ class Fetch:
     batches: Iterator[list[Payload]]
 
 
-class _Announced(NamedTuple):
+class Announced(NamedTuple):
     """The blocks a fetch has announced. Their places and lengths stand, whatever becomes of the lease meanwhile.
 
     ``keys`` and each shard's ``entries`` are of the same blocks; the first starts at ``start_tokens`` of the prompt and
@@ -44,6 +44,14 @@ class _Announced(NamedTuple):
     block_tokens: int
     keys: Sequence[bytes]
     entries: dict[int, list[Entry | Miss]]
+
+
+class Opening(NamedTuple):
+    """What a fetch sends: ``head`` are the frames of the snapshots, or of the fallback plan where it ``fell_back``."""
+
+    fell_back: bool
+    head: list[Payload]
+    blocks: Announced
 
 
 class NoSuchShardError(ValueError):
@@ -64,23 +72,30 @@ def open_fetch(
         NoSuchShardError: ``shard`` is not of this namespace.
     """
     with parts.leases.use(lease_id) as lease:
-        shards = _shards(lease, shard)
-        if fall_back:
-            _fall_back(parts, lease)
-        head = _read_snapshots(parts, lease, shards)
-        answer = lease.current  # Read once: the fetch of another shard may fall back at any time.
-        fell_back = answer is not lease.primary
-        if fell_back:
-            head = [_fallback_frame(describe(lease))]
-        parts.metrics.fetches.labels("fallback" if fell_back else "plan").inc()
-        announced = _announce(lease, answer.plan.load, shards)
-        length = sum(map(len, head)) + sum(
+        opening = begin_fetch(parts, lease, shard, describe, fall_back=fall_back)
+        length = sum(map(len, opening.head)) + sum(
             HEADER_BYTES + entry.length_bytes
-            for entries in announced.entries.values()
+            for entries in opening.blocks.entries.values()
             for entry in entries
             if isinstance(entry, Entry)
         )
-        return Fetch(fell_back, length, _batches(parts, announced, head))
+        return Fetch(opening.fell_back, length, _batches(parts, opening.blocks, opening.head))
+
+
+def begin_fetch(
+    parts: Parts, lease: Lease, shard: int | None, describe: Callable[[Lease], bytes], *, fall_back: bool
+) -> Opening:
+    """Decide what is sent of a lease in use, and read what is no block. Arguments and errors as :func:`open_fetch`."""
+    shards = _shards(lease, shard)
+    if fall_back:
+        _fall_back(parts, lease)
+    head = _read_snapshots(parts, lease, shards)
+    answer = lease.current  # Read once: the fetch of another shard may fall back at any time.
+    fell_back = answer is not lease.primary
+    if fell_back:
+        head = [_fallback_frame(describe(lease))]
+    parts.metrics.fetches.labels("fallback" if fell_back else "plan").inc()
+    return Opening(fell_back, head, _announce(lease, answer.plan.load, shards))
 
 
 def _shards(lease: Lease, shard: int | None) -> range:
@@ -91,11 +106,11 @@ def _shards(lease: Lease, shard: int | None) -> range:
     return range(shard, shard + 1)
 
 
-def _announce(lease: Lease, load: Load, shards: range) -> _Announced:
+def _announce(lease: Lease, load: Load, shards: range) -> Announced:
     tokens = lease.namespace.layout.block_tokens
     first, last = load.global_start // tokens, max(load.global_start, load.global_end) // tokens
     start, end = first - lease.first_block, last - lease.first_block
-    return _Announced(
+    return Announced(
         lease.lease_id,
         start,
         first * tokens,
@@ -157,7 +172,7 @@ def _retire(parts: Parts, earlier: RecordId, provenance: Provenance) -> None:
             parts.snapshots.delete([earlier], cause="superseded")
 
 
-def _batches(parts: Parts, announced: _Announced, head: list[Payload]) -> Iterator[list[Payload]]:
+def _batches(parts: Parts, announced: Announced, head: list[Payload]) -> Iterator[list[Payload]]:
     """The head, then the blocks shard by shard. The lease is in use while a batch is read, not while it is sent."""
     if head:
         yield head
@@ -179,7 +194,7 @@ def _batch_size(entries: Sequence[Entry | Miss]) -> int:
     return len(entries)
 
 
-def _read_blocks(parts: Parts, announced: _Announced, shard: int, start: int, end: int) -> list[Loaded | Miss]:
+def _read_blocks(parts: Parts, announced: Announced, shard: int, start: int, end: int) -> list[Loaded | Miss]:
     """Read a batch. Once the lease is over nothing of it is held any more, so what is left are misses."""
     at = announced.position
     try:
@@ -190,7 +205,7 @@ def _read_blocks(parts: Parts, announced: _Announced, shard: int, start: int, en
 
 
 def _block_frames(
-    parts: Parts, announced: _Announced, shard: int, start: int, loaded: Sequence[Loaded | Miss]
+    parts: Parts, announced: Announced, shard: int, start: int, loaded: Sequence[Loaded | Miss]
 ) -> list[Payload]:
     buffers: list[Payload] = []
     for number, found in enumerate(loaded, start):

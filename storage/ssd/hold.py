@@ -3,12 +3,13 @@
 import threading
 from collections.abc import Sequence
 
-from storage.base import Hold, Loaded, Miss
+from storage.base import Extent, FileHold, Loaded, Miss
+from storage.ssd.format import HEADER_BYTES, PAGE_BYTES
 from storage.ssd.pins import Pins
 from storage.ssd.reading import Found, Reader, Spot
 
 
-class SsdHold(Hold):
+class SsdHold(FileHold):
     """Keeps the segments of its records from being reused.
 
     Args:
@@ -35,6 +36,20 @@ class SsdHold(Hold):
             return self._reader.load(entries, spots)
         finally:
             self._pins.unpin(pinned)
+
+    def extents(self, start: int, end: int) -> list[Extent | Miss]:
+        """See :meth:`FileHold.extents`."""
+        with self._lock:
+            if self._is_released:
+                raise ValueError("this hold was released")
+            return [
+                entry if isinstance(entry, Miss) else Extent(segment, page * PAGE_BYTES + HEADER_BYTES)
+                for entry, (segment, page) in zip(self.entries[start:end], self._spots[start:end], strict=True)
+            ]
+
+    def open_file(self, number: int) -> int:
+        """See :meth:`FileHold.open_file`."""
+        return self._reader.open_file(number)
 
     def keep(self, start: int, end: int) -> None:
         """See :meth:`Hold.keep`."""

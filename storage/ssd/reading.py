@@ -103,6 +103,10 @@ class Reader:
                 for entry, spot in zip(entries, spots, strict=True)
             ]
 
+    def open_file(self, number: int) -> int:
+        """A read-only descriptor of a pinned segment, for the caller to close. Raises OSError."""
+        return self._core.files.open_to_read(number)
+
     def _load(self, entry: Entry, spot: Spot) -> Loaded | Miss:
         core = self._core
         try:

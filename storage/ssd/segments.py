@@ -99,6 +99,10 @@ class SegmentFiles:
             parts.append(data)
         return b"".join(parts)
 
+    def open_to_read(self, number: int) -> int:
+        """A new descriptor of a segment that cannot write it; the caller closes it. Raises OSError."""
+        return os.open(self.path(number), os.O_RDONLY | os.O_CLOEXEC)
+
     def sync(self) -> None:
         """Make every write durable. Raises OSError; what was not synced by then is in doubt for good."""
         while self.unsynced:
