@@ -87,7 +87,7 @@ class MissingSnapshot(NamedTuple):
     reason: MissReason
 
 
-class Plan(NamedTuple):
+class PlanAnswer(NamedTuple):
     """The answer to a plan: how to resume, what to do when its snapshot is gone, and the lease that holds both.
 
     ``hit_tokens`` is the stored prefix, uncapped; ``exact_hit_tokens`` the same counting exact blocks only.
@@ -160,9 +160,9 @@ def resume_of(document: Document) -> Resume:
     )
 
 
-def plan_of(document: Document) -> Plan:
+def plan_of(document: Document) -> PlanAnswer:
     """Decode the answer to a plan."""
-    return Plan(
+    return PlanAnswer(
         request_id=document.text("request_id"),
         resume=resume_of(document.inner("plan")),
         fallback=resume_of(document.inner("fallback")) if document.has("fallback") else None,
@@ -232,3 +232,13 @@ def store_result_of(document: Document) -> StoreResult:
         for item in document.documents("outcomes")
     ]
     return StoreResult(outcomes, document.counts("counts"), document.flag("plan_known"))
+
+
+def count_of(document: Document) -> int:
+    """Decode how many records it was."""
+    return document.integer("records")
+
+
+def health_of(document: Document) -> Health:
+    """Decode the state of health."""
+    return Health(document.text("status"), [str(cause) for cause in document.items("causes")])

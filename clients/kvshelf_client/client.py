@@ -1,61 +1,28 @@
-"""The client: one method a verb of the REST face, over kept-alive HTTP/1.1 connections."""
+"""The client: one method a verb, over whatever transport the address names."""
 
-import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
-from urllib.parse import quote, urlencode
+from typing import TYPE_CHECKING, TypeVar
 
-from kvshelf_client.answers import (
-    HashedTokens,
-    Health,
-    Namespace,
-    Plan,
-    Resume,
-    StoreResult,
-    hashed_tokens_of,
-    namespace_of,
-    plan_of,
-    resume_of,
-    store_result_of,
-)
-from kvshelf_client.connection import Buffer, Connections, finishing, read_document
+from kvshelf_client import requests
+from kvshelf_client.answers import HashedTokens, Health, Namespace, PlanAnswer, Resume, StoreResult, resume_of
+from kvshelf_client.deadline import Deadline
 from kvshelf_client.documents import Document
-from kvshelf_client.errors import FrameError, ServiceError
-from kvshelf_client.fetching import read_frames
-from kvshelf_client.frames import KEY_BYTES, MEDIA_TYPE, Frame, check_key
-from kvshelf_client.upload import StoreRecord, body_length_bytes, frame_parts
-from kvshelf_client.words import RecordClass
+from kvshelf_client.errors import FrameError, KvshelfError, ServiceError
+from kvshelf_client.frames import KEY_BYTES, Frame, FrameHeader, check_key, checksum_of
+from kvshelf_client.requests import NamespaceSpec, Request, StoreRecord
+from kvshelf_client.transport import TransportOptions, transport_module
+from kvshelf_client.upload import body_length_bytes
+from kvshelf_client.words import MissReason, RecordClass
 
-HASHES_MEDIA_TYPE = "application/vnd.kvshelf.hashes.v1"
-OWN_HASH_SCHEME = "kvshelf-sha256"
-_JSON, _OCTETS = "application/json", "application/octet-stream"
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
+T = TypeVar("T")
+_TOKEN_BYTES = 4
 _DEFAULT_MAX_PAYLOAD_BYTES = 1 << 30
-
-
-@dataclass(frozen=True)
-class NamespaceSpec:
-    """What a namespace is made of; two with one field apart share nothing.
-
-    Args:
-        profile: a profile's id, or a whole profile as its fields.
-        block_tokens: tokens a block; a multiple of the profile's ``boundary_multiple_tokens``.
-        bytes_per_token: shrinks the records to this many bytes a token, for load tests; None for the real sizes.
-        hash_scheme: ``kvshelf-sha256``, or the engine's own name for how it hashes.
-        hash_block_tokens: tokens under one of the engine's hashes, a divisor of ``block_tokens``; None for the same.
-        shards: tensor-parallel ranks that hold different bytes.
-    """
-
-    tenant: str
-    model: str
-    weights_revision: str
-    profile: str | dict[str, object]
-    block_tokens: int = 128
-    bytes_per_token: int | None = None
-    hash_scheme: str = OWN_HASH_SCHEME
-    hash_block_tokens: int | None = None
-    salt: str = ""
-    shards: int = 1
+_BUDGET_SECONDS = 30.0
 
 
 class Client:
@@ -75,8 +42,8 @@ class Client:
     def __init__(
         self, url: str, *, timeout_seconds: float = 30.0, max_payload_bytes: int = _DEFAULT_MAX_PAYLOAD_BYTES
     ) -> None:
-        self._connections = Connections(url, timeout_seconds)
-        self._max_payload_bytes = max_payload_bytes
+        options = TransportOptions(read_seconds=timeout_seconds, max_payload_bytes=max_payload_bytes)
+        self._transport = transport_module(url).connect(url, options)
 
     def __enter__(self) -> "Client":
         return self
@@ -88,28 +55,25 @@ class Client:
 
     def close(self) -> None:
         """Close the connections that are not in use."""
-        self._connections.close()
+        self._transport.close()
 
     def register_namespace(self, name: str, spec: NamespaceSpec) -> Namespace:
         """Make a namespace, or find that it is there already and is the same.
 
         A namespace of that name with other fields is a ServiceError of status 409 whose problem names the differences.
         """
-        body = json.dumps(asdict(spec)).encode()
-        answer = self._connections.call("PUT", _namespace_path(name), body, {"content-type": _JSON}, retry=True)
-        return namespace_of(read_document(answer), created=answer.status == 201)
+        return self._call(requests.Register(name, spec))
 
-    def hash_tokens(self, namespace: str, tokens: Buffer) -> HashedTokens:
+    def hash_tokens(self, namespace: str, tokens: "Buffer") -> HashedTokens:
         """Let the service hash ``tokens`` (raw u32 little-endian), to prove that both hash alike."""
-        path = _namespace_path(namespace) + "/hash"
-        return hashed_tokens_of(self._connections.document("POST", path, tokens, _OCTETS, retry=True))
+        return self._call(requests.HashTokens(namespace, tokens))
 
     def plan(
         self,
         namespace: str,
         *,
-        tokens: Buffer | None = None,
-        hashes: Sequence[bytes] | Buffer | None = None,
+        tokens: "Buffer | None" = None,
+        hashes: "Sequence[bytes] | Buffer | None" = None,
         prompt_tokens: int | None = None,
         request_id: str | None = None,
         hbm_tokens: int | None = None,
@@ -120,7 +84,7 @@ class Client:
         max_load_bytes_per_saved_token: float | None = None,
         lease_ttl_seconds: float | None = None,
         extra: bytes = b"",
-    ) -> Plan:
+    ) -> PlanAnswer:
         """Ask how a prompt resumes. What is None takes the service's default.
 
         Give either ``tokens`` (raw u32 little-endian) or ``hashes`` (32 bytes each, one by one or concatenated) and
@@ -128,22 +92,23 @@ class Client:
         """
         if (tokens is None) == (hashes is None) or (hashes is not None and prompt_tokens is None):
             raise ValueError("plan takes tokens, or hashes and prompt_tokens")
-        query = {
-            "request_id": request_id,
-            "prompt_tokens": prompt_tokens if tokens is None else None,
-            "hbm_tokens": hbm_tokens,
-            "hbm_exact_tokens": hbm_exact_tokens,
-            "hbm_state": hbm_state,
-            "allow_approximate": allow_approximate,
-            "supports": None if supports is None else ",".join(supports),
-            "max_load_bytes_per_saved_token": max_load_bytes_per_saved_token,
-            "lease_ttl_seconds": lease_ttl_seconds,
-            "extra": extra.hex() or None,
-        }
-        body: Buffer = tokens if tokens is not None else _joined(hashes if hashes is not None else b"")
-        kind = _OCTETS if tokens is not None else HASHES_MEDIA_TYPE
-        path = _namespace_path(namespace) + "/plan" + _query(query)
-        return plan_of(self._connections.document("POST", path, body, kind, retry=True))
+        body = tokens if tokens is not None else _joined(hashes if hashes is not None else b"")
+        ask = requests.AskPlan(
+            namespace,
+            memoryview(body).nbytes // _TOKEN_BYTES if prompt_tokens is None else prompt_tokens,
+            os.urandom(16).hex() if request_id is None else request_id,
+            tokens,
+            body if tokens is None else None,
+            hbm_tokens,
+            hbm_exact_tokens,
+            hbm_state,
+            allow_approximate,
+            None if supports is None else list(supports),
+            max_load_bytes_per_saved_token,
+            lease_ttl_seconds,
+            extra,
+        )
+        return self._call(ask)
 
     def fetch(self, lease_id: str, shard: int | None = None, *, fallback: bool = False) -> Iterator[Frame]:
         """Read what a lease holds of one shard: the snapshot first, then the blocks in order.
@@ -159,10 +124,13 @@ class Client:
         Raises:
             FrameError: the stream holds something that is no frame; nothing after it is read.
         """
-        path = f"/v1/leases/{quote(lease_id, safe='')}/fetch" + _query({"shard": shard, "fallback": fallback or None})
-        answer = self._connections.call("GET", path, headers={"accept": MEDIA_TYPE}, retry=True)
-        with finishing(answer):
-            yield from read_frames(answer, self._max_payload_bytes)
+        collected = _Collected()
+        try:
+            self._call(requests.Fetch(lease_id, collected, shard, fallback))
+        except KvshelfError:
+            yield from collected.frames
+            raise
+        yield from collected.frames
 
     def store(
         self,
@@ -181,58 +149,66 @@ class Client:
         Raises:
             ValueError: a field of a record, or ``supersedes``, is out of range. Of a sequence nothing has been sent.
         """
-        query = {
-            "plan_id": plan_id,
-            "durability": "durable" if durable else "relaxed",
-            "supersedes": None if supersedes is None else _hex_key(supersedes, "supersedes"),
-        }
-        headers = {"content-type": MEDIA_TYPE}
-        if isinstance(records, Sequence):
-            headers["content-length"] = str(body_length_bytes(records))
-        path = _namespace_path(namespace) + "/store" + _query(query)
-        return store_result_of(read_document(self._connections.upload("POST", path, frame_parts(records), headers)))
+        if supersedes is not None:
+            check_key(supersedes, "supersedes")
+        listed = list(records)
+        body_length_bytes(listed)
+        return self._call(requests.Store(namespace, listed, plan_id, durable, supersedes))
 
     def touch(self, namespace: str, record_class: RecordClass, keys: Iterable[bytes]) -> int:
         """Renew the life of records; returns how many were there."""
-        return self._keys_call(namespace, "touch", record_class, keys).integer("records")
+        return self._call(requests.TouchRecords(namespace, record_class, _checked(keys)))
 
     def delete(self, namespace: str, record_class: RecordClass, keys: Iterable[bytes]) -> int:
         """Forget records; returns how many were there."""
-        return self._keys_call(namespace, "delete", record_class, keys).integer("records")
+        return self._call(requests.DeleteRecords(namespace, record_class, _checked(keys)))
 
     def renew(self, lease_id: str) -> None:
         """Let a lease live on from now."""
-        path = f"/v1/leases/{quote(lease_id, safe='')}/touch"
-        with finishing(self._connections.call("POST", path, retry=True)) as answer:
-            answer.read()
+        self._call(requests.Renew(lease_id))
 
-    def release(self, lease_id: str, *, ran: str | None = None) -> None:
+    def release(self, lease_id: str, *, ran: str = "plan") -> None:
         """Give a lease back, and say what the request ran: ``plan``, ``fallback`` or ``cold``.
 
         A lease that is unknown is a ServiceError of status 404, but not where the connection broke under a first try:
         then that one is taken to have released it.
         """
-        path = f"/v1/leases/{quote(lease_id, safe='')}" + _query({"ran": ran})
         try:
-            with finishing(self._connections.call("DELETE", path, retry=True)) as answer:
-                answer.read()
+            self._call(requests.Release(lease_id, ran))
         except ServiceError as error:
             if error.status != 404 or not error.retried:
                 raise
 
     def stats(self) -> dict[str, object]:
         """What the service says of itself."""
-        return self._connections.document("GET", "/v1/stats", retry=True).fields
+        return self._call(requests.Stats())
 
     def health(self) -> Health:
         """Whether the service is well."""
-        document = self._connections.document("GET", "/healthz", retry=True)
-        return Health(document.text("status"), [str(cause) for cause in document.items("causes")])
+        return self._call(requests.CheckHealth())
 
-    def _keys_call(self, namespace: str, verb: str, record_class: RecordClass, keys: Iterable[bytes]) -> Document:
-        texts = [_hex_key(key, f"keys[{index}]") for index, key in enumerate(keys)]
-        body = json.dumps({"class": record_class.name.lower(), "keys": texts}).encode()
-        return self._connections.document("POST", f"{_namespace_path(namespace)}/{verb}", body, _JSON, retry=True)
+    def _call(self, request: Request[T]) -> T:
+        return self._transport.call(request, Deadline(_BUDGET_SECONDS))
+
+
+class _Collected:
+    """A sink that keeps every frame."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self._open: Frame | None = None
+
+    def begin(self, header: FrameHeader) -> memoryview:
+        self._open = Frame(header, bytearray(header.length_bytes))
+        return memoryview(self._open.payload)
+
+    def end(self) -> None:
+        if self._open is None:
+            raise FrameError("no frame was begun")
+        header, payload = self._open
+        if header.miss is None and checksum_of(payload) != header.checksum:
+            header = header._replace(miss=MissReason.CORRUPT)
+        self.frames.append(Frame(header, payload))
 
 
 def fallback_of(frame: Frame) -> Resume:
@@ -246,30 +222,19 @@ def fallback_of(frame: Frame) -> Resume:
     return resume_of(Document.parse(frame.payload, "fallback"))
 
 
-def _namespace_path(name: str) -> str:
-    return f"/v1/namespaces/{quote(name, safe='')}"
+def _joined(hashes: "Sequence[bytes] | Buffer") -> "Buffer":
+    if isinstance(hashes, Sequence) and not isinstance(hashes, (bytes, bytearray, memoryview)):
+        for index, each in enumerate(hashes):
+            check_key(each, f"hashes[{index}]")
+        return b"".join(hashes)
+    view = memoryview(hashes)
+    if view.nbytes % KEY_BYTES:
+        raise ValueError(f"hashes have {KEY_BYTES} bytes each, got {view.nbytes} bytes")
+    return view
 
 
-def _joined(hashes: Sequence[bytes] | Buffer) -> Buffer:
-    if isinstance(hashes, (bytes, bytearray, memoryview)):
-        if len(hashes) % KEY_BYTES:
-            raise ValueError(f"hashes have {KEY_BYTES} bytes each, got {len(hashes)} bytes")
-        return hashes
-    for index, each in enumerate(hashes):
-        check_key(each, f"hashes[{index}]")
-    return b"".join(hashes)
-
-
-def _hex_key(key: bytes, field: str) -> str:
-    check_key(key, field)
-    return key.hex()
-
-
-def _query(values: Mapping[str, object]) -> str:
-    """``?name=value`` of everything that is not None; booleans as ``true`` and ``false``."""
-    given = {name: _text(value) for name, value in values.items() if value is not None}
-    return "?" + urlencode(given) if given else ""
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _checked(keys: Iterable[bytes]) -> list[bytes]:
+    listed = list(keys)
+    for index, key in enumerate(listed):
+        check_key(key, f"keys[{index}]")
+    return listed

@@ -1,25 +1,73 @@
-"""Every error this package raises. All derive from :class:`KvshelfError`."""
+"""Every error this package raises. All derive from :class:`KvshelfError`, and each says which :class:`Fault` it is.
+
+A client that is not strict raises none of them: its answers carry the fault instead.
+"""
+
+from enum import Enum
+
+
+class Fault(str, Enum):
+    """Why a call came to nothing. The words are those of the counters."""
+
+    TIMEOUT = "timeout"
+    """The time budget was over."""
+    UNREACHABLE = "unreachable"
+    """No connection, or it broke before the answer was whole."""
+    BREAKER_OPEN = "breaker_open"
+    """Nothing was sent: the calls before came to nothing, and it is not yet time to try again."""
+    MALFORMED = "malformed"
+    """The answer is not what the API promises."""
+    VERSION = "version"
+    """The service speaks another version of the wire format."""
+    CORRUPT = "corrupt"
+    """A payload does not match its checksum."""
+    BUSY = "busy"
+    """The service has no room for it now, is stopping, or waits for a tier (429, 503, 507)."""
+    UNKNOWN = "unknown"
+    """The service knows no such lease or namespace (404)."""
+    DENIED = "denied"
+    """The token is missing, wrong, or not for this (401, 403)."""
+    REFUSED = "refused"
+    """Anything else the service answered with an error: most likely a mistake in how it is used."""
 
 
 class KvshelfError(Exception):
     """Base of all errors of the client."""
+
+    fault = Fault.MALFORMED
 
 
 class FrameError(KvshelfError):
     """Bytes that are no valid frame: wrong magic, version, checksum, kind or length. The stream ends there."""
 
 
-class ServiceError(KvshelfError):
-    """The service answered with a problem document (RFC 9457).
+class WireVersionError(FrameError):
+    """A frame of another version of the wire format."""
 
-    ``status`` is the HTTP status, ``problem`` the decoded document (an empty dict when the body was none). ``retried``
-    says that the request was sent twice, since the connection broke under it: the first one may have been done.
+    fault = Fault.VERSION
+
+
+class ChecksumError(FrameError):
+    """A payload that does not match its checksum."""
+
+    fault = Fault.CORRUPT
+
+
+class ServiceError(KvshelfError):
+    """The service answered with an error.
+
+    Args:
+        status: the HTTP status; other transports give the one that REST would.
+        problem: the problem document (RFC 9457), empty when there was none.
+        retry_after_seconds: when to ask again, if the service said so.
     """
 
-    def __init__(self, status: int, problem: dict[str, object]) -> None:
+    def __init__(self, status: int, problem: dict[str, object], retry_after_seconds: float | None = None) -> None:
         self.status = status
         self.problem = problem
+        self.retry_after_seconds = retry_after_seconds
         self.retried = False
+        self.fault = _FAULTS.get(status, Fault.REFUSED)
         detail = problem.get("detail") or problem.get("title") or "no detail given"
         super().__init__(f"HTTP {status}: {detail}")
 
@@ -27,6 +75,25 @@ class ServiceError(KvshelfError):
 class UnreachableError(KvshelfError):
     """The service could not be reached, or the connection broke before the answer was whole."""
 
+    fault = Fault.UNREACHABLE
+
+
+class DeadlineError(KvshelfError):
+    """The time for a call was over before its answer was whole."""
+
+    fault = Fault.TIMEOUT
+
 
 class AnswerError(KvshelfError):
     """The service's answer is not what its API promises: no JSON, or a field missing or of another type."""
+
+
+_FAULTS = {
+    401: Fault.DENIED,
+    403: Fault.DENIED,
+    404: Fault.UNKNOWN,
+    429: Fault.BUSY,
+    500: Fault.UNREACHABLE,
+    503: Fault.BUSY,
+    507: Fault.BUSY,
+}

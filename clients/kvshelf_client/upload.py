@@ -1,27 +1,12 @@
 """Frames on their way up: headers packed, small payloads gathered, large ones sent from the caller's own buffer."""
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from kvshelf_client.frames import HEADER_BYTES, FrameHeader, FrameKind, check_header, checksum_of, pack_header
-from kvshelf_client.words import Provenance, RecordClass
+from kvshelf_client.requests import StoreRecord
 
 _GATHER_BYTES = 64 * 1024
 _LARGE_PAYLOAD_BYTES = 16 * 1024
-
-
-class StoreRecord(NamedTuple):
-    """A record to store. The payload is sent from where it is: leave it unchanged until the store has returned.
-
-    ``end_tokens`` is the end of the block, or the boundary of the snapshot, from the start of the prompt.
-    """
-
-    record_class: RecordClass
-    key: bytes
-    end_tokens: int
-    payload: bytes | bytearray | memoryview
-    provenance: Provenance
-    shard: int = 0
 
 
 def body_length_bytes(records: Iterable[StoreRecord]) -> int:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple, ParamSpec, TypeVar
 
-from kvshelf_client.answers import Namespace, Plan, Resume
+from kvshelf_client.answers import Namespace, PlanAnswer, Resume
 from kvshelf_client.client import fallback_of
 from kvshelf_client.errors import ServiceError
 from kvshelf_client.frames import Frame, FrameKind
-from kvshelf_client.upload import StoreRecord
+from kvshelf_client.requests import StoreRecord
 from kvshelf_client.words import Provenance, RecordClass
 from service.replay.errors import ReplayError, WrongBytesError
 from service.replay.payloads import check_payload, payload_of
@@ -148,7 +148,7 @@ class Replayer:
                 raise
             self.tally.late_releases += 1
 
-    def _load(self, plan: Plan, keys: list[bytes]) -> Resume | None:
+    def _load(self, plan: PlanAnswer, keys: list[bytes]) -> Resume | None:
         """Fetch what a plan loads and check it; returns what is then run, None when something was missing."""
         ran = plan.resume
         if not _loads(ran):

@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from kvshelf_client.answers import Plan, Resume, StoreResult
+from kvshelf_client.answers import PlanAnswer, Resume, StoreResult
 
 SOURCES = ("hbm", "dram", "ssd", "replay", "prefill")
 MODES = ("full_attention", "resident", "snapshot", "bounded_replay", "exact_rebuild", "cold")
@@ -40,7 +40,7 @@ class Tally:
     elapsed_seconds: float = 0.0
     max_lag_seconds: float = 0.0
 
-    def finish(self, plan: Plan, ran: Resume) -> None:
+    def finish(self, plan: PlanAnswer, ran: Resume) -> None:
         """Count a request that ran: ``ran`` is the plan's own way or its fallback."""
         self.requests += 1
         self.prompt_tokens += ran.prompt_tokens

@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from kvshelf_client.answers import Plan, StoreResult
-from kvshelf_client.client import NamespaceSpec
+from kvshelf_client.answers import PlanAnswer, StoreResult
 from kvshelf_client.frames import Frame
-from kvshelf_client.upload import StoreRecord
+from kvshelf_client.requests import NamespaceSpec, StoreRecord
 from service.traces.base import Trace
 from service.traces.chain import HASH_SCHEME
 
@@ -28,7 +27,7 @@ class Service(Protocol):
         prompt_tokens: int,
         request_id: str,
         max_load_bytes_per_saved_token: float | None = None,
-    ) -> Plan:
+    ) -> PlanAnswer:
         """How a prompt resumes."""
         ...
 

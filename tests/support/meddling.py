@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterable, Iterator
 
-from kvshelf_client.answers import Plan, StoreResult
+from kvshelf_client.answers import PlanAnswer, StoreResult
 from kvshelf_client.client import Client
 from kvshelf_client.frames import Frame
-from kvshelf_client.upload import StoreRecord
+from kvshelf_client.requests import StoreRecord
 
 
 class MeddlingService:
@@ -21,13 +21,13 @@ class MeddlingService:
         self,
         client: Client,
         *,
-        after_plan: Callable[[Plan], None] = lambda plan: None,
+        after_plan: Callable[[PlanAnswer], None] = lambda plan: None,
         on_frames: Callable[[Iterator[Frame]], Iterator[Frame]] = lambda frames: frames,
     ) -> None:
         self._client = client
         self._after_plan = after_plan
         self._on_frames = on_frames
-        self.plans: list[Plan] = []
+        self.plans: list[PlanAnswer] = []
         self.released: list[tuple[str, str]] = []
 
     def plan(
@@ -38,7 +38,7 @@ class MeddlingService:
         prompt_tokens: int,
         request_id: str,
         max_load_bytes_per_saved_token: float | None = None,
-    ) -> Plan:
+    ) -> PlanAnswer:
         """See :meth:`Client.plan`."""
         plan = self._client.plan(
             namespace,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kvshelf_client.upload import StoreRecord
+from kvshelf_client.requests import StoreRecord
 from kvshelf_client.words import Provenance, RecordClass
 from service.cli.main import main
 from service.replay.target import Target

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from kvshelf_client.answers import Plan
+from kvshelf_client.answers import PlanAnswer
 from kvshelf_client.frames import Frame, FrameKind
 from kvshelf_client.words import MissReason, Provenance, RecordClass
 from service.replay.errors import ReplayError, WrongBytesError
@@ -40,7 +40,7 @@ def test_a_snapshot_that_is_gone_means_the_fallback(stage: Stage) -> None:
     namespace = stage.register(_TRACE)
     keys = list(ChainHasher(namespace.fingerprint).blocks_of(_TRACE.requests[-1]).keys)
 
-    def lose_snapshot(plan: Plan) -> None:
+    def lose_snapshot(plan: PlanAnswer) -> None:
         boundary = plan.resume.load.snapshot_boundary
         if boundary is not None:
             stage.damage(namespace, RecordClass.SNAPSHOT, keys[boundary // BLOCK - 1])
@@ -61,7 +61,7 @@ def test_a_block_that_is_found_bad_is_run_again(stage: Stage) -> None:
     namespace = stage.register(_TRACE)
     keys = list(ChainHasher(namespace.fingerprint).blocks_of(_TRACE.requests[-1]).keys)
 
-    def damage_third(plan: Plan) -> None:
+    def damage_third(plan: PlanAnswer) -> None:
         if plan.hit_tokens == 5 * BLOCK:
             stage.damage(namespace, RecordClass.BLOCK, keys[2])
 
@@ -100,7 +100,7 @@ def test_a_request_that_can_never_be_loaded_runs_cold(stage: Stage) -> None:
 def test_a_lease_that_is_over_is_planned_again(stage: Stage) -> None:
     lost: list[str] = []
 
-    def release_first(plan: Plan) -> None:
+    def release_first(plan: PlanAnswer) -> None:
         if plan.hit_tokens and not lost:
             lost.append(plan.lease.lease_id)
             stage.client.release(plan.lease.lease_id)
@@ -113,7 +113,7 @@ def test_a_lease_that_is_over_is_planned_again(stage: Stage) -> None:
 def test_a_lease_that_ends_before_it_is_released_is_no_fault(stage: Stage) -> None:
     """Nothing is fetched in the first request, so nobody notices sooner."""
 
-    def release_first(plan: Plan) -> None:
+    def release_first(plan: PlanAnswer) -> None:
         if not plan.hit_tokens:
             stage.client.release(plan.lease.lease_id)
 

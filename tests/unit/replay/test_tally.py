@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kvshelf_client.answers import Lease, Load, Plan, Resume, StoreOutcome, StoreResult
+from kvshelf_client.answers import Lease, Load, PlanAnswer, Resume, StoreOutcome, StoreResult
 from service.cli.replay_text import describe, summary
 from service.planner.base import Mode, Source
 from service.replay.tally import MODES, SOURCES, Tally
@@ -25,8 +25,8 @@ def _resume(mode: str = "bounded_replay", *, exact: bool = False) -> Resume:
     return Resume("p", mode, exact, 1000, 768, 640, 768, 872, 128, 640, 0, Load(0, 768, None, 9, 0), sources)
 
 
-def _plan(resume: Resume, fallback: Resume | None = None) -> Plan:
-    return Plan("r", resume, fallback, Lease("l", 60.0, 6), 896, 512, None, None)
+def _plan(resume: Resume, fallback: Resume | None = None) -> PlanAnswer:
+    return PlanAnswer("r", resume, fallback, Lease("l", 60.0, 6), 896, 512, None, None)
 
 
 def test_the_words_are_those_of_the_planner() -> None:

@@ -5,12 +5,15 @@ import socket
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from kvshelf_client.documents import Document
 from kvshelf_client.errors import AnswerError, ServiceError, UnreachableError
 
-Buffer = bytes | bytearray | memoryview
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
+
 _BROKEN = (OSError, http.client.HTTPException)
 _MAX_IDLE_CONNECTIONS = 8
 
@@ -95,13 +98,7 @@ class Connections:
         return UnreachableError(f"talking to {self._where} failed: {str(error) or type(error).__name__}")
 
     def call(
-        self,
-        method: str,
-        path: str,
-        body: Buffer = b"",
-        headers: Mapping[str, str] | None = None,
-        *,
-        retry: bool,
+        self, method: str, path: str, parts: Iterable["Buffer"], headers: Mapping[str, str], *, retry: bool
     ) -> Answer:
         """Send a request and wait for the head of its answer.
 
@@ -112,35 +109,18 @@ class Connections:
             ServiceError: the answer is an error; its body has been read. ``retried`` is set when it answers a retry.
             UnreachableError: there was no answer.
         """
-        whole = {"content-length": str(len(body)), **(headers or {})} if body or method in ("POST", "PUT") else headers
         try:
-            return self._exchange(self._take(), method, path, [body] if body else (), whole or {})
+            return self._exchange(self._take(), method, path, parts, headers)
         except _StaleConnectionError as error:
             if not retry:
                 raise self.unreachable(error.cause) from error
         try:
-            return self._exchange(self._fresh(), method, path, [body] if body else (), whole or {})
+            return self._exchange(self._fresh(), method, path, parts, headers)
         except ServiceError as error:
             error.retried = True
             raise
         except _StaleConnectionError as error:
             raise self.unreachable(error.cause) from error
-
-    def upload(self, method: str, path: str, parts: Iterable[Buffer], headers: Mapping[str, str]) -> Answer:
-        """As :meth:`call` with a body in parts, each sent as it comes; never retried.
-
-        Without a ``content-length`` among the headers the body is sent chunked, one chunk a part.
-        """
-        try:
-            return self._exchange(self._take(), method, path, parts, headers)
-        except _StaleConnectionError as error:
-            raise self.unreachable(error.cause) from error
-
-    def document(self, method: str, path: str, body: Buffer = b"", content_type: str = "", *, retry: bool) -> Document:
-        """A call whose answer is a JSON object. Raises as :meth:`call`, and AnswerError on anything but an object."""
-        headers = {"content-type": content_type} if content_type else None
-        answer = self.call(method, path, body, headers, retry=retry)
-        return read_document(answer)
 
     def close(self) -> None:
         """Close every idle connection."""
@@ -173,7 +153,7 @@ class Connections:
         connection: http.client.HTTPConnection,
         method: str,
         path: str,
-        parts: Iterable[Buffer],
+        parts: Iterable["Buffer"],
         headers: Mapping[str, str],
     ) -> Answer:
         reused = connection.sock is not None
@@ -181,11 +161,8 @@ class Connections:
             connection.putrequest(method, self._prefix + path, skip_accept_encoding=True)
             for name, value in headers.items():
                 connection.putheader(name, value)
-            chunked = parts != () and "content-length" not in headers
-            if chunked:
-                connection.putheader("transfer-encoding", "chunked")
             connection.endheaders()
-            _send_parts(connection, parts, chunked)
+            _send_parts(connection, parts)
             answer = Answer(self, connection, connection.getresponse())
         except _BROKEN as error:
             connection.close()
@@ -226,17 +203,11 @@ def _is_quiet(connection: http.client.HTTPConnection) -> bool:
     return False
 
 
-def _send_parts(connection: http.client.HTTPConnection, parts: Iterable[Buffer], chunked: bool) -> None:
+def _send_parts(connection: http.client.HTTPConnection, parts: Iterable["Buffer"]) -> None:
     """Send a body. When the service hangs up in the middle, its answer may still be there to read: that is no error."""
     try:
         for part in parts:
-            if chunked:
-                connection.send(b"%x\r\n" % len(part))
             connection.send(part)
-            if chunked:
-                connection.send(b"\r\n")
-        if chunked:
-            connection.send(b"0\r\n\r\n")
     except (BrokenPipeError, ConnectionResetError):
         return
 
@@ -248,12 +219,6 @@ def finishing(answer: Answer) -> Iterator[Answer]:
         yield answer
     finally:
         answer.finish()
-
-
-def read_document(answer: Answer) -> Document:
-    """Read a whole answer as a JSON object and finish it."""
-    with finishing(answer):
-        return Document.parse(answer.read())
 
 
 def _service_error(answer: Answer) -> ServiceError:
