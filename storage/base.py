@@ -19,7 +19,7 @@ Promises of every tier:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -27,6 +27,11 @@ from kvshelf_client.words import MissReason, Provenance
 
 KEY_BYTES = 32
 MAX_SHARD = 65_535
+MAX_LABEL = 0xFFFFFFFF
+UNKNOWN_CHECKSUM = 0
+
+Fact = str | int | float
+"""What an event says of itself: never a payload, and of a key only its beginning."""
 
 Payload = bytes | bytearray | memoryview
 """A payload: contiguous bytes that nobody changes while a tier holds them."""
@@ -43,7 +48,8 @@ class Record(NamedTuple):
     """A record as it is handed to :meth:`Tier.write`. ``checksum`` is xxh3_64 of ``payload``.
 
     ``owner`` is whom its bytes are accounted to (a short name, at most 64 bytes of UTF-8). ``supersedes`` names the
-    record that goes when this one is first used; a tier only keeps that note, the service acts on it.
+    record that goes when this one is first used; a tier only keeps that note, the service acts on it. ``label`` is a
+    number (0 to ``MAX_LABEL``) that a wrapper around the tier keeps with the record.
     """
 
     id: RecordId
@@ -52,12 +58,14 @@ class Record(NamedTuple):
     provenance: Provenance
     owner: str = ""
     supersedes: bytes | None = None
+    label: int = 0
 
 
 class Entry(NamedTuple):
     """What a tier knows of a live record without reading its payload. Times are wall-clock seconds.
 
     ``generation`` is never used twice for the same id with other bytes: key and generation make the ETag.
+    ``checksum`` is ``UNKNOWN_CHECKSUM`` where a tier learns it by reading only; a :class:`Loaded` always has it.
     """
 
     id: RecordId
@@ -68,6 +76,7 @@ class Entry(NamedTuple):
     created_at: float
     last_used_at: float
     supersedes: bytes | None = None
+    label: int = 0
 
 
 class Miss(NamedTuple):
@@ -144,6 +153,10 @@ class TierObserver(Protocol):
         """Something failed and was answered as a miss: kind ``io`` | ``timeout`` | ``corrupt`` | ``full``."""
         ...
 
+    def noticed(self, tier: str, event: str, facts: Mapping[str, Fact]) -> None:
+        """Something happened that an operator should read of: damage, repair, a medium in trouble or well again."""
+        ...
+
 
 class SilentObserver:
     """An observer that ignores everything."""
@@ -159,6 +172,9 @@ class SilentObserver:
 
     def fault(self, tier: str, kind: str) -> None:
         """See :meth:`TierObserver.fault`."""
+
+    def noticed(self, tier: str, event: str, facts: Mapping[str, Fact]) -> None:
+        """See :meth:`TierObserver.noticed`."""
 
 
 class Hold(ABC):
@@ -252,6 +268,13 @@ class Tier(ABC):
     @abstractmethod
     def is_up(self) -> bool:
         """Whether the tier can serve, as it last saw itself. Never blocks."""
+
+    def trouble(self) -> str | None:
+        """What is wrong, in words for an operator; None while all is well. Never blocks.
+
+        A tier that is up may be in trouble: it answers, but takes or keeps less than it should.
+        """
+        return None
 
     @abstractmethod
     def check_integrity(self) -> None:

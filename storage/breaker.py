@@ -101,6 +101,10 @@ class BreakerTier(Tier):
         """See :meth:`Tier.is_up`. False while the breaker is not closed."""
         return self.state is BreakerState.CLOSED and self._tier.is_up()
 
+    def trouble(self) -> str | None:
+        """See :meth:`Tier.trouble`."""
+        return self._tier.trouble()
+
     def check_integrity(self) -> None:
         """See :meth:`Tier.check_integrity`. Goes through whatever the state."""
         self._tier.check_integrity()

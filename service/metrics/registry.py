@@ -1,10 +1,11 @@
 """The metrics themselves, and the tier observer that feeds them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from service.metrics import labels
+from storage.base import Fact, SilentObserver
 
 _AGE_BUCKETS = (1, 10, 60, 300, 600, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 48 * 3600, 72 * 3600, 168 * 3600)
 _LATENCY_BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10)
@@ -16,11 +17,16 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 class Metrics:
     """All metrics of one service, on a registry of their own.
 
-    It is also the :class:`storage.base.TierObserver` of the service's tiers.
+    It is also the :class:`storage.base.TierObserver` of the service's tiers. What they notice goes to ``notice``, by
+    tier, event and facts.
     """
 
-    def __init__(self, version: str) -> None:
+    def __init__(
+        self, version: str, notice: Callable[[str, str, Mapping[str, Fact]], None] = SilentObserver().noticed
+    ) -> None:
         self.registry = CollectorRegistry()
+        self.noticed = notice
+        """See :meth:`storage.base.TierObserver.noticed`."""
         # A tier tells of every record it moves, and finding the labels would cost more than counting.
         self._moved: dict[tuple[str, str], Counter] = {}
         self._make_request_metrics()

@@ -9,6 +9,7 @@ from service.leases.book import LeaseBook
 from service.leases.lease import Lease, PlanFacts
 from service.leases.recent import Recent
 from service.metrics import Metrics
+from service.metrics.events import EventLog
 from service.namespaces import NamespaceRegistry
 from service.settings import Settings
 from service.shelf.finishing import finish_all
@@ -49,7 +50,7 @@ def open_service(settings: Settings, clock: Clock, make_id: Callable[[], str] = 
 
 def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing: ExitStack) -> Parts:
     directory = settings.store.data_dir
-    metrics = Metrics(__version__)
+    metrics = Metrics(__version__, EventLog(clock).write)
     with _explained(directory):
         closing.enter_context(DirectoryLock(directory))
         # Before the tier: a budget too small for a namespace must be refused before it makes the tier shrink.

@@ -17,10 +17,15 @@ class Health:
 def health(parts: Parts) -> Health:
     """The service's health as its tiers last saw themselves. Never blocks."""
     causes = []
-    if not parts.blocks.is_up():
-        causes.append("the SSD tier does not serve: global KV is a miss, and every plan is cold")
-    if not parts.snapshots.is_up():
-        causes.append("the DRAM pool does not serve: snapshots are misses, and plans replay or rebuild")
+    for tier, is_down in (
+        (parts.blocks, "the SSD tier does not serve: global KV is a miss, and every plan is cold"),
+        (parts.snapshots, "the DRAM pool does not serve: snapshots are misses, and plans replay or rebuild"),
+    ):
+        if not tier.is_up():
+            causes.append(is_down)
+        trouble = tier.trouble()
+        if trouble is not None:
+            causes.append(trouble)
     return Health("degraded" if causes else "ok", tuple(causes))
 
 

@@ -9,7 +9,7 @@ A record is one Redis string: a header of 152 bytes, little-endian, and the payl
          6     1  1 when the supersedes field is meant, else 0
          7     1  length of the owner in bytes, 0..64
          8     4  part size in bytes, 0 when the payload follows the header
-        12     4  reserved, 0
+        12     4  label
         16     8  generation
         24     8  created: wall-clock seconds, float
         32     8  length of the payload in bytes
@@ -55,6 +55,7 @@ class Head(NamedTuple):
     part_bytes: int = 0
     supersedes: bytes | None = None
     owner: str = ""
+    label: int = 0
 
     @property
     def parts(self) -> int:
@@ -77,6 +78,7 @@ class Head(NamedTuple):
             self.created_at,
             last_used_at,
             self.supersedes,
+            self.label,
         )
 
 
@@ -100,6 +102,7 @@ def head_of(record: Record, *, generation: int, created_at: float, part_bytes: i
         part_bytes if length > part_bytes else 0,
         record.supersedes,
         record.owner,
+        record.label,
     )
 
 
@@ -113,7 +116,7 @@ def pack_head(record_id: RecordId, head: Head) -> bytes:
         head.supersedes is not None,
         len(owner),
         head.part_bytes,
-        0,
+        head.label,
         head.generation,
         head.created_at,
         head.length_bytes,
@@ -137,14 +140,26 @@ def unpack_head(record_id: RecordId, data: bytes | memoryview) -> Head:
         raise HeaderError(f"a value starts with {_MAGIC!r} and version {FORMAT_VERSION}, not with {fields[:5]!r}")
     if _CHECK.unpack_from(data, _FIELDS.size)[0] != _bind(record_id, fields):
         raise HeaderError("the header's checksum does not match its bytes and its id")
-    _, _, provenance, is_meant, owner_bytes, part_bytes, _, generation, created, length, checksum, supersedes, owner = (
-        _FIELDS.unpack(fields)
-    )
+    (
+        *_,
+        provenance,
+        is_meant,
+        owner_bytes,
+        part_bytes,
+        label,
+        generation,
+        created,
+        length,
+        checksum,
+        supersedes,
+        owner,
+    ) = _FIELDS.unpack(fields)
     try:
         kind, name = Provenance(provenance), owner[:owner_bytes].decode()
     except ValueError as error:
         raise HeaderError(f"the header names something unknown: {error}") from None
-    return Head(kind, generation, created, length, checksum, part_bytes, supersedes if is_meant else None, name)
+    superseded = supersedes if is_meant else None
+    return Head(kind, generation, created, length, checksum, part_bytes, superseded, name, label)
 
 
 def _bind(record_id: RecordId, fields: bytes) -> int:

@@ -204,7 +204,15 @@ class MemoryTier(Tier):
         now, length = self._clock.now(), memoryview(record.payload).nbytes
         payload = bytes(record.payload) if isinstance(record.payload, memoryview) else record.payload
         entry = Entry(
-            record.id, record.provenance, length, record.checksum, self._generation, now, now, record.supersedes
+            record.id,
+            record.provenance,
+            length,
+            record.checksum,
+            self._generation,
+            now,
+            now,
+            record.supersedes,
+            record.label,
         )
         self._slots.add(Slot(entry, payload, record.owner, self._clock.monotonic() + self._ttl_seconds))
         self._ghosts.forget(record.id)

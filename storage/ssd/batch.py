@@ -61,7 +61,7 @@ class Batch:
         value = self._txn.get(id_bytes, db=self._records)
         if value is None:
             return None
-        slot = unpack_slot(bytes(value))
+        slot = unpack_slot(id_bytes, bytes(value))
         if slot is None:
             self._index.is_damaged = True
         return slot
@@ -131,7 +131,7 @@ class Batch:
 
     def put(self, id_bytes: bytes, slot: Slot) -> None:
         """Name a record. Its id must not be named: drop what was there first."""
-        self._txn.put(id_bytes, pack_slot(slot), db=self._records)
+        self._txn.put(id_bytes, pack_slot(id_bytes, slot), db=self._records)
         self._txn.put(pack_place(slot.segment, slot.page), id_bytes, db=self._places)
         self._account(slot, 1)
 
@@ -143,7 +143,7 @@ class Batch:
 
     def update(self, id_bytes: bytes, slot: Slot) -> None:
         """Change what is known of a record that stays where it is."""
-        self._txn.put(id_bytes, pack_slot(slot), db=self._records)
+        self._txn.put(id_bytes, pack_slot(id_bytes, slot), db=self._records)
 
     def drop(self, id_bytes: bytes, slot: Slot, cause: str) -> None:
         """Forget a record."""

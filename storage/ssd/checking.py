@@ -40,7 +40,7 @@ def check(core: Core) -> None:
 def _slots(core: Core, txn: lmdb.Transaction) -> dict[bytes, Slot]:
     slots: dict[bytes, Slot] = {}
     for id_bytes, value in rows_of(txn.cursor(db=core.index.dbs[RECORDS])):
-        slot = unpack_slot(value)
+        slot = unpack_slot(id_bytes, value)
         if slot is None:
             raise AssertionError(f"the row of record {id_bytes.hex()} is damaged")
         expect(slot.generation >> 32 <= core.index.epoch, f"generation {slot.generation} is from the future")

@@ -7,12 +7,13 @@ crosses the end of its segment. docs/on-disk-format.md draws it.
 import json
 import os
 import struct
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import xxhash
 
-ON_DISK_FORMAT = 1
+ON_DISK_FORMAT = 2
 """Raised by every change after which an older kvshelf could misread a directory, or a newer one an older directory."""
 
 PAGE_BYTES = 4096
@@ -89,7 +90,7 @@ def open_format(directory: Path) -> None:
         raise UnusableDirectoryError(f"{directory} holds {foreign} but no {_FORMAT_FILE}: empty it or name another")
     temporary = directory / f"{_FORMAT_FILE}.new"
     with temporary.open("w", encoding="ascii") as file:
-        json.dump({"format": ON_DISK_FORMAT, "page_bytes": PAGE_BYTES}, file)
+        json.dump({"format": ON_DISK_FORMAT, "page_bytes": PAGE_BYTES, "byte_order": sys.byteorder}, file)
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
@@ -100,15 +101,21 @@ def open_format(directory: Path) -> None:
 def _check_format(path: Path) -> None:
     try:
         found = json.loads(path.read_text(encoding="ascii"))
-        version, page_bytes = int(found["format"]), int(found["page_bytes"])
+        version = int(found["format"])
+        written = (found["page_bytes"], found["byte_order"]) if version == ON_DISK_FORMAT else None
     except (ValueError, KeyError, TypeError) as error:
         raise UnusableDirectoryError(
             f"{path} is damaged ({error}): move the directory away, the cache refills"
         ) from None
-    if (version, page_bytes) != (ON_DISK_FORMAT, PAGE_BYTES):
+    if version != ON_DISK_FORMAT:
         raise UnusableDirectoryError(
-            f"{path} says on-disk format {version} (pages of {page_bytes} bytes); this kvshelf reads and writes only"
-            f" format {ON_DISK_FORMAT} ({PAGE_BYTES}): run the version that wrote it, or name an empty directory"
+            f"{path} says on-disk format {version}; this kvshelf reads and writes only format {ON_DISK_FORMAT}:"
+            " run the version that wrote it, or name an empty directory"
+        )
+    if written != (PAGE_BYTES, sys.byteorder):
+        raise UnusableDirectoryError(
+            f"{path} says that another kind of machine wrote it: (page bytes, byte order) are {written},"
+            f" here {(PAGE_BYTES, sys.byteorder)}: name an empty directory, the cache refills"
         )
 
 

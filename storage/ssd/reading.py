@@ -132,7 +132,7 @@ class Reader:
                 continue
             known = decoded.get(key)
             if known is None or known[0] != value:
-                known = _decode(record_id, value)
+                known = _decode(record_id, key, value)
                 if known is None:
                     entries.append(self._condemn(record_id, None))
                     continue
@@ -160,9 +160,9 @@ class Reader:
         return Miss(record_id, MissReason.CORRUPT)
 
 
-def _decode(record_id: RecordId, value: bytes) -> _Known | None:
+def _decode(record_id: RecordId, id_bytes: bytes, value: bytes) -> _Known | None:
     """A record's row as a lookup answers it; None when the row is damaged."""
-    slot = unpack_slot(value)
+    slot = unpack_slot(id_bytes, value)
     if slot is None or slot.provenance not in _PROVENANCES:
         return None
     entry = Entry(
@@ -174,5 +174,6 @@ def _decode(record_id: RecordId, value: bytes) -> _Known | None:
         slot.created_at,
         slot.last_used_at,
         slot.supersedes,
+        slot.label,
     )
     return value, slot.last_used_at, entry, (slot.segment, slot.page)

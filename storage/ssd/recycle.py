@@ -55,6 +55,7 @@ class Row(NamedTuple):
             slot.created_at,
             slot.last_used_at,
             slot.supersedes,
+            slot.label,
         )
 
 

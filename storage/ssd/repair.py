@@ -43,7 +43,7 @@ def rebuild_accounts(index: Index, sizes: dict[int, int] | None = None) -> list[
         for name in (PLACES, SEGMENTS, OWNERS):
             txn.drop(index.dbs[name], delete=False)
         for id_bytes, value in list(rows_of(txn.cursor(db=index.dbs[RECORDS]))):
-            slot = unpack_slot(value)
+            slot = unpack_slot(id_bytes, value)
             row = segments.get(slot.segment) if slot is not None else None
             if (
                 slot is None

@@ -15,7 +15,7 @@ USED = 1
 """Flag of a record: it was used since it was put where it is."""
 
 _SUM = struct.Struct("<Q")
-_SLOT = struct.Struct("<QQQddIIIIBB6x")
+_SLOT = struct.Struct("<QQQddIIIIBB2xI")
 _PLACE = struct.Struct(">II")
 _NUMBER = struct.Struct(">I")
 _SEGMENT = struct.Struct("<QQQQQdIIB7x")
@@ -38,6 +38,7 @@ class Slot(NamedTuple):
     owner: int
     provenance: int
     flags: int
+    label: int = 0
     supersedes: bytes | None = None
 
 
@@ -96,23 +97,23 @@ class Meta(NamedTuple):
     latest_at: float
 
 
-def _sealed(packed: bytes) -> bytes:
-    return _SUM.pack(xxhash.xxh3_64_intdigest(packed[_SUM.size :])) + packed[_SUM.size :]
+def _sealed(packed: bytes, key: bytes = b"") -> bytes:
+    return _SUM.pack(xxhash.xxh3_64_intdigest(packed[_SUM.size :] + key)) + packed[_SUM.size :]
 
 
-def is_intact(value: bytes) -> bool:
-    """Whether a row's checksum fits the row."""
-    return len(value) > _SUM.size and _SUM.unpack_from(value)[0] == xxhash.xxh3_64_intdigest(value[_SUM.size :])
+def is_intact(value: bytes, key: bytes = b"") -> bool:
+    """Whether a row's checksum fits the row, and the key where it covers that too."""
+    return len(value) > _SUM.size and _SUM.unpack_from(value)[0] == xxhash.xxh3_64_intdigest(value[_SUM.size :] + key)
 
 
-def pack_slot(slot: Slot) -> bytes:
-    """A record's row: ``SLOT_BYTES``, and 32 more where it supersedes another."""
-    return _sealed(_SLOT.pack(0, *slot[:-1]) + (slot.supersedes or b""))
+def pack_slot(id_bytes: bytes, slot: Slot) -> bytes:
+    """A record's row: ``SLOT_BYTES``, and 32 more where it supersedes another. Its checksum covers the id."""
+    return _sealed(_SLOT.pack(0, *slot[:-1]) + (slot.supersedes or b""), id_bytes)
 
 
-def unpack_slot(value: bytes) -> Slot | None:
-    """A record's row, or None when it is damaged."""
-    if len(value) < SLOT_BYTES or not is_intact(value):
+def unpack_slot(id_bytes: bytes, value: bytes) -> Slot | None:
+    """A record's row, or None when it is damaged or another record's."""
+    if len(value) < SLOT_BYTES or not is_intact(value, id_bytes):
         return None
     return Slot._make((*_SLOT.unpack_from(value)[1:], value[SLOT_BYTES:] or None))
 

@@ -140,7 +140,7 @@ class Writer:
         core, now = self._core, self._core.now()
         best: dict[bytes, int] = {}
         for item, value in zip(items, core.index.read([item.id_bytes for item in items]), strict=True):
-            slot = unpack_slot(value) if value is not None else None
+            slot = unpack_slot(item.id_bytes, value) if value is not None else None
             if slot is not None and core.is_live(core.last_used(item.id_bytes, slot), now):
                 best.setdefault(item.id_bytes, slot.provenance)
         sizes: list[int] = []
@@ -210,6 +210,7 @@ class Writer:
             owner=batch.owner_number(record.owner),
             provenance=int(record.provenance),
             flags=0,
+            label=record.label,
             supersedes=record.supersedes,
         )
         batch.put(item.id_bytes, slot)

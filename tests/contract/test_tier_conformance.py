@@ -3,7 +3,7 @@
 import pytest
 
 from kvshelf_client.words import MissReason
-from storage.base import MAX_SHARD, Loaded, Miss, Record, RecordId, Tier, WriteOutcome
+from storage.base import MAX_LABEL, MAX_SHARD, Loaded, Miss, Record, RecordId, Tier, WriteOutcome
 from tests.support.records import (
     EXACT,
     REPLAYED,
@@ -31,7 +31,7 @@ def test_what_is_written_is_read(factory: TierFactory, tier: Tier) -> None:
     assert result.outcome is WriteOutcome.STORED
     entry = entry_of(tier, record.id)
     assert entry._replace(generation=0) == (
-        record.id, EXACT, 1234, record.checksum, 0, factory.clock.now(), factory.clock.now(), None
+        record.id, EXACT, 1234, record.checksum, 0, factory.clock.now(), factory.clock.now(), None, 0
     )  # fmt: skip
     assert entry.generation == result.generation > 0
     hold = tier.hold([record.id])
@@ -206,6 +206,12 @@ def test_the_note_of_what_it_supersedes_is_kept(tier: Tier, owner: str, supersed
     assert entry_of(tier, make_id(1)).supersedes == supersedes
     write(tier, make_record(1, owner=owner))
     assert entry_of(tier, make_id(1)).supersedes is None, "the note goes with the record that carried it"
+
+
+@pytest.mark.parametrize("label", [0, 1, MAX_LABEL])
+def test_the_label_of_a_wrapper_is_kept(tier: Tier, label: int) -> None:
+    write(tier, make_record(1)._replace(label=label))
+    assert entry_of(tier, make_id(1)).label == label
 
 
 def test_a_damaged_record_is_a_miss_and_is_dropped(factory: TierFactory, tier: Tier) -> None:

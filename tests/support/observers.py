@@ -2,13 +2,16 @@
 
 import threading
 from collections import Counter
+from collections.abc import Mapping
+
+from storage.base import Fact
 
 
 class RecordingObserver:
     """Adds up every call, from any thread.
 
     ``evicted_records`` and ``evicted_bytes`` are by cause, ``moved_bytes`` by operation, ``faults`` by kind; ``ages``
-    are the seconds of every expiry; ``tiers`` are the names that were used as label.
+    are the seconds of every expiry; ``events`` what was noticed; ``tiers`` are the names that were used as label.
     """
 
     def __init__(self) -> None:
@@ -18,6 +21,7 @@ class RecordingObserver:
         self.moved_bytes: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.ages: list[float] = []
+        self.events: list[tuple[str, Mapping[str, Fact]]] = []
         self.tiers: set[str] = set()
 
     def evicted(self, tier: str, cause: str, records: int, payload_bytes: int) -> None:
@@ -44,3 +48,9 @@ class RecordingObserver:
         with self._lock:
             self.tiers.add(tier)
             self.faults[kind] += 1
+
+    def noticed(self, tier: str, event: str, facts: Mapping[str, Fact]) -> None:
+        """See ``TierObserver.noticed``."""
+        with self._lock:
+            self.tiers.add(tier)
+            self.events.append((event, facts))

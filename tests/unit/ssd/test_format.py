@@ -39,7 +39,8 @@ from storage.ssd.rows import (
 )
 
 HEADER = RecordHeader(bytes(range(34)), (7 << 32) + 5, Provenance.EXACT, 113_920, 1_000_000.25, 2**64 - 3)
-SLOT = Slot((7 << 32) + 5, 2**64 - 3, 1.5, 2.5, 9, 27, 113_920, 3, Provenance.REPLAYED, USED, b"s" * 32)
+SLOT = Slot((7 << 32) + 5, 2**64 - 3, 1.5, 2.5, 9, 27, 113_920, 3, Provenance.REPLAYED, USED, 2**32 - 1, b"s" * 32)
+ID = bytes(range(34))
 SEGMENT = SegmentRow(1 << 20, SegmentState.SEALED, 11, 999_424, 900_000, 17.5, 8, 240)
 
 
@@ -74,7 +75,7 @@ def test_a_short_header_is_none(size: int) -> None:
     assert RecordHeader.unpack(bytes(size)) is None
 
 
-@pytest.mark.parametrize("change", [(0, b"X"), (8, b"\x02")])
+@pytest.mark.parametrize("change", [(0, b"X"), (8, b"\x01"), (8, b"\x03")])
 def test_a_header_of_another_kind_is_none(change: tuple[int, bytes]) -> None:
     offset, new = change
     body = bytearray(HEADER.pack()[:120])
@@ -97,9 +98,9 @@ def test_records_are_padded_to_whole_pages(length: int, padded: int) -> None:
 @pytest.mark.parametrize("supersedes", [None, b"s" * 32])
 def test_a_record_row_comes_back(supersedes: bytes | None) -> None:
     slot = SLOT._replace(supersedes=supersedes)
-    packed = pack_slot(slot)
+    packed = pack_slot(ID, slot)
     assert len(packed) == SLOT_BYTES + (32 if supersedes else 0) == (96 if supersedes else 64)
-    assert unpack_slot(packed) == slot
+    assert unpack_slot(ID, packed) == slot
 
 
 @pytest.mark.parametrize("row", [OwnerRow("", 5, 1), OwnerRow("é" * 32, 2**40, 2**33)])
@@ -114,14 +115,15 @@ def test_the_other_rows_come_back() -> None:
 
 
 def test_no_flipped_bit_of_a_row_is_believed() -> None:
-    assert {unpack_slot(damaged) for damaged in flips(pack_slot(SLOT))} == {None}
+    assert {unpack_slot(ID, damaged) for damaged in flips(pack_slot(ID, SLOT))} == {None}
+    assert {unpack_slot(other, pack_slot(ID, SLOT)) for other in flips(ID)} == {None}, "a row under another key"
     assert [unpack_segment(damaged) for damaged in flips(pack_segment(SEGMENT))] == [None] * 8 * 64
     assert all(unpack_owner(damaged) is None for damaged in flips(pack_owner(OwnerRow("acme", 1, 1))))
     assert {unpack_meta(damaged) for damaged in flips(pack_meta(Meta(3, 4, 5.5)))} == {None}
 
 
 def test_rows_of_another_length_are_none() -> None:
-    assert unpack_slot(b"") is unpack_slot(pack_slot(SLOT)[:-1]) is unpack_slot(bytes(64)) is None
+    assert unpack_slot(ID, b"") is unpack_slot(ID, pack_slot(ID, SLOT)[:-1]) is unpack_slot(ID, bytes(64)) is None
     assert unpack_segment(pack_segment(SEGMENT) + b"\0") is None
     assert unpack_owner(b"") is None
     assert unpack_meta(b"") is None
@@ -135,7 +137,7 @@ def test_places_sort_by_segment_and_position() -> None:
 def test_the_format_file_is_made_once_and_checked(tmp_path: Path) -> None:
     open_format(tmp_path)
     made = (tmp_path / "FORMAT").read_bytes()
-    assert json.loads(made) == {"format": ON_DISK_FORMAT, "page_bytes": PAGE_BYTES}
+    assert json.loads(made) == {"format": ON_DISK_FORMAT, "page_bytes": PAGE_BYTES, "byte_order": "little"}
     open_format(tmp_path)
     assert (tmp_path / "FORMAT").read_bytes() == made
     assert [path.name for path in tmp_path.iterdir()] == ["FORMAT"]
@@ -146,7 +148,9 @@ def test_the_format_file_is_made_once_and_checked(tmp_path: Path) -> None:
     [
         '{"format": 2, "page_bytes": 4096}',
         '{"format": 0, "page_bytes": 4096}',
-        '{"format": 1, "page_bytes": 512}',
+        '{"format": 1, "page_bytes": 4096}',
+        '{"format": 2, "page_bytes": 512, "byte_order": "little"}',
+        '{"format": 2, "page_bytes": 4096, "byte_order": "big"}',
         '{"format": "x", "page_bytes": 4096}',
         '{"page_bytes": 4096}',
         *("", "{", "[]", "7", "\xff"),
