@@ -21,11 +21,9 @@ class Metrics:
     tier, event and facts.
     """
 
-    def __init__(
-        self, version: str, notice: Callable[[str, str, Mapping[str, Fact]], None] = SilentObserver().noticed
-    ) -> None:
+    def __init__(self, version: str, notice: Callable[[str, str, Mapping[str, Fact]], None] | None = None) -> None:
         self.registry = CollectorRegistry()
-        self.noticed = notice
+        self.noticed = notice or SilentObserver().noticed
         """See :meth:`storage.base.TierObserver.noticed`."""
         # A tier tells of every record it moves, and finding the labels would cost more than counting.
         self._moved: dict[tuple[str, str], Counter] = {}

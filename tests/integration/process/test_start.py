@@ -29,7 +29,7 @@ def below_a_file(directory: Path) -> list[str]:
 def a_broken_index(directory: Path) -> list[str]:
     (directory / "index").mkdir()
     (directory / "index" / "data.mdb").write_bytes(b"no index" * 2000)
-    (directory / "FORMAT").write_text('{"format": 1, "page_bytes": 4096}')
+    (directory / "FORMAT").write_text('{"format": 2, "page_bytes": 4096, "byte_order": "little"}')
     return ["--data-dir", str(directory)]
 
 
