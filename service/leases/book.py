@@ -4,8 +4,10 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
-from service.leases.lease import Lease
+from service.leases.lease import Lease, RequestKey
 from storage.clock import Clock
+
+_Key = tuple[str | None, str]
 
 
 class UnknownLeaseError(LookupError):
@@ -41,8 +43,9 @@ class LeaseBook:
         self._max_records = max_records
         self._renewed = renewed
         self._lock = threading.Lock()
-        self._leases: dict[str, Lease] = {}
-        self._by_request: dict[tuple[str, str], str] = {}
+        # The owner is part of the key: what is another's is not found, as what never was, and in the same way.
+        self._leases: dict[_Key, Lease] = {}
+        self._by_request: dict[RequestKey, Lease] = {}
         self._records = 0
         self._weight = 0
 
@@ -54,14 +57,14 @@ class LeaseBook:
         """Records under lease now."""
         return self._records
 
-    def check_room(self, namespace: str, request_id: str, weight: int) -> None:
+    def check_room(self, request: RequestKey, weight: int) -> None:
         """Whether a lease of a request that comes to ``weight`` would be taken now.
 
         Raises:
             LeaseLimitError: a bound is reached.
         """
         with self._lock:
-            self._check_room(self._of_request(namespace, request_id), weight)
+            self._check_room(self._by_request.get(request), weight)
 
     def add(self, lease: Lease) -> Lease | None:
         """Start a lease. Returns the one it takes the place of, of the same request, already closed; or None.
@@ -70,19 +73,16 @@ class LeaseBook:
             LeaseLimitError: a bound is reached; nothing was added and the new lease's holds are still its own.
         """
         with self._lock:
-            earlier = self._of_request(lease.namespace.name, lease.request_id)
+            earlier = self._by_request.get(lease.request_key)
             self._check_room(earlier, lease.weight)
             idle = self._close([earlier] if earlier else [])
             lease.expires_at = self._clock.monotonic() + lease.ttl_seconds
-            self._leases[lease.lease_id] = lease
-            self._by_request[lease.namespace.name, lease.request_id] = lease.lease_id
+            self._leases[lease.owner, lease.lease_id] = lease
+            self._by_request[lease.request_key] = lease
             self._records += lease.records
             self._weight += lease.weight
         _let_go(idle)
         return earlier
-
-    def _of_request(self, namespace: str, request_id: str) -> Lease | None:
-        return self._leases.get(self._by_request.get((namespace, request_id), ""))
 
     def _check_room(self, earlier: Lease | None, weight: int) -> None:
         """Raise LeaseLimitError unless a lease of that weight fits in, in place of the earlier one."""
@@ -93,14 +93,14 @@ class LeaseBook:
             raise LeaseLimitError(f"{detail}, and this request needs {weight}")
 
     @contextmanager
-    def use(self, lease_id: str) -> Iterator[Lease]:
-        """Use a lease and renew its time at both ends of the use.
+    def use(self, owner: str | None, lease_id: str) -> Iterator[Lease]:
+        """Use a lease of ``owner`` and renew its time at both ends of the use.
 
         Raises:
             UnknownLeaseError: see there.
         """
         with self._lock:
-            lease = self._leases.get(lease_id)
+            lease = self._leases.get((owner, lease_id))
             if lease is None or self._is_over(lease):
                 raise UnknownLeaseError(lease_id)
             lease.users += 1
@@ -116,14 +116,14 @@ class LeaseBook:
             self._renewed(lease)
             _let_go([lease] if is_idle else [])
 
-    def release(self, lease_id: str) -> Lease:
-        """End a lease and return it.
+    def release(self, owner: str | None, lease_id: str) -> Lease:
+        """End a lease of ``owner`` and return it.
 
         Raises:
             UnknownLeaseError: see there.
         """
         with self._lock:
-            lease = self._leases.get(lease_id)
+            lease = self._leases.get((owner, lease_id))
             if lease is None:
                 raise UnknownLeaseError(lease_id)
             idle = self._close([lease])
@@ -152,9 +152,9 @@ class LeaseBook:
     def _close(self, leases: list[Lease]) -> list[Lease]:
         """Strike leases off. Returns the idle ones, to be let go outside the lock; others are by their last use."""
         for lease in leases:
-            del self._leases[lease.lease_id]
-            if self._by_request.get((lease.namespace.name, lease.request_id)) == lease.lease_id:
-                del self._by_request[lease.namespace.name, lease.request_id]
+            del self._leases[lease.owner, lease.lease_id]
+            if self._by_request.get(lease.request_key) is lease:
+                del self._by_request[lease.request_key]
             self._records -= lease.records
             self._weight -= lease.weight
             lease.closed = True
@@ -169,7 +169,7 @@ class LeaseBook:
             weight = sum(lease.weight for lease in self._leases.values())
             if weight != self._weight:
                 raise AssertionError(f"leases come to {weight}, the book says {self._weight}")
-            if not set(self._by_request.values()) <= set(self._leases):
+            if any(self._leases.get((lease.owner, lease.lease_id)) is not lease for lease in self._by_request.values()):
                 raise AssertionError("a request points at a lease that is gone")
 
 

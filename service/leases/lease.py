@@ -19,6 +19,10 @@ class RanPlan(StrEnum):
     COLD = "cold"
 
 
+RequestKey = tuple[str | None, bytes, str]
+"""What a request is known by: whose it is, its namespace's fingerprint, its request id."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A plan under its own id. A store names the id of the plan that ran."""
@@ -28,9 +32,9 @@ class Answer:
 
 
 class PlanFacts(NamedTuple):
-    """What is remembered of a plan for the stores that name it: the namespace it is of, and what its run may claim."""
+    """What is remembered of a plan for the stores that name it: its namespace's fingerprint, what its run may claim."""
 
-    namespace: str
+    namespace: bytes
     ran: Ran
 
 
@@ -41,6 +45,7 @@ class Lease:
     ``keys`` are the block keys of all that the plan or its fallback uses, from the prompt's start: their life is
     renewed when the request ends. ``blocks`` has a hold a shard, each with the blocks from ``first_block`` on, and is
     empty where no block is loaded; ``snapshot`` holds the primary plan's snapshot, one record a shard.
+    ``owner`` is the tenant that asked for the plan, None where there are no tenants; for others it does not exist.
     """
 
     lease_id: str
@@ -58,6 +63,12 @@ class Lease:
     users: int = 0
     closed: bool = False
     fell_back: bool = False
+    owner: str | None = None
+
+    @property
+    def request_key(self) -> RequestKey:
+        """What its request is known by."""
+        return self.owner, self.namespace.fingerprint, self.request_id
 
     @property
     def records(self) -> int:

@@ -1,8 +1,11 @@
-"""The registered namespaces, kept in a catalog so that they survive a restart."""
+"""The registered namespaces, named per tenant, kept in a catalog so that they survive a restart."""
 
+import hashlib
 import re
 import threading
+from collections.abc import Sequence
 
+from service.access import OPERATOR, Principal, ScopeError
 from service.namespaces.errors import (
     NamespaceConflictError,
     NamespaceError,
@@ -35,13 +38,18 @@ class NamespaceRegistry:
         self._max_block_bytes = max_block_bytes
         self._max_snapshot_bytes = max_snapshot_bytes
         self._lock = threading.Lock()
+        # By tenant and name, and by name alone under None, for whoever asks where there are no tenants: what is
+        # another's is not found, as what never was, and in the same way.
         # Replaced as a whole by each registration, so that readers need no lock.
-        self._namespaces = {name: self._load(name) for name in catalog.names()}
+        self._known: dict[tuple[str | None, str], Namespace] = {}
+        for namespace in map(self._load, catalog.names()):
+            self._known |= _entries(namespace)
 
-    def register(self, name: str, spec: NamespaceSpec) -> tuple[Namespace, bool]:
-        """The namespace of a name, and whether this call made it; durable when it returns.
+    def register(self, principal: Principal, name: str, spec: NamespaceSpec) -> tuple[Namespace, bool]:
+        """The caller's namespace of a name, and whether this call made it; durable when it returns.
 
         Raises:
+            ScopeError: the spec names a tenant that is not the caller's.
             NamespaceError: a bad name, or a record would be larger than its tier keeps.
             NamespaceConflictError: the name stands for something else.
             NamespaceLimitError: there are ``max_namespaces`` already.
@@ -49,42 +57,63 @@ class NamespaceRegistry:
         """
         if _NAME.fullmatch(name) is None or name in (".", ".."):
             raise NamespaceError("name", "must be 1 to 128 of A-Z a-z 0-9 . _ - and not . or ..")
+        if spec.tenant == OPERATOR or principal.tenant not in (None, spec.tenant):
+            raise ScopeError("a namespace is registered by a token of its tenant, and the operator has none")
         requested = make_namespace(name, spec)
         with self._lock:
-            registered = self._namespaces.get(name)
+            registered = self._known.get((principal.tenant, name))
             if registered is not None:
                 if registered.fingerprint != requested.fingerprint:
                     raise NamespaceConflictError(name, registered.spec.differences(spec))
                 return registered, False
-            self._check_new(requested)
-            document = {"fingerprint": requested.fingerprint.hex(), "spec": spec.document()}
-            self._catalog.write(name, document)
-            self._namespaces = {**self._namespaces, name: requested}
+            self._check_new(principal, requested)
+            document = {"fingerprint": requested.fingerprint.hex(), "name": name, "spec": spec.document()}
+            self._catalog.write(_document_name(spec.tenant, name), document)
+            self._known = self._known | _entries(requested)
             return requested, True
 
-    def get(self, name: str) -> Namespace:
-        """The namespace of a name.
+    def get(self, principal: Principal, name: str) -> Namespace:
+        """The namespace that the caller knows by a name.
 
         Raises:
-            UnknownNamespaceError: there is none.
+            UnknownNamespaceError: there is none; one of another tenant is none.
         """
-        namespace = self._namespaces.get(name)
+        namespace = self._known.get((principal.tenant, name))
         if namespace is None:
             raise UnknownNamespaceError(name)
         return namespace
 
-    def list(self) -> list[Namespace]:
-        """All namespaces, by name."""
-        return sorted(self._namespaces.values(), key=lambda namespace: namespace.name)
+    def get_writable(self, principal: Principal, name: str) -> Namespace:
+        """As :meth:`get`, for a caller that is going to change what is in it."""
+        return self.get(principal, name)
 
-    def _check_new(self, requested: Namespace) -> None:
+    def list(self, principal: Principal) -> list[Namespace]:
+        """All namespaces that the caller knows, by name; all there are, for the operator."""
+        known = [one for one in self._all() if principal.is_operator or one.spec.tenant == principal.tenant]
+        return sorted(known, key=lambda namespace: (namespace.name, namespace.spec.tenant))
+
+    def check_names(self) -> None:
+        """Raise CatalogError when two tenants have a namespace of one name: without tokens names must do."""
+        for namespace in self._all():
+            other = self._known[None, namespace.name]
+            if other is not namespace:
+                tenants = f"{other.spec.tenant!r} and {namespace.spec.tenant!r}"
+                raise CatalogError(
+                    f"the tenants {tenants} both have a namespace {namespace.name!r}, so it takes tokens to tell them"
+                    " apart: set access.token_file"
+                )
+
+    def _all(self) -> Sequence[Namespace]:
+        return [namespace for (tenant, _), namespace in self._known.items() if tenant is not None]
+
+    def _check_new(self, principal: Principal, requested: Namespace) -> None:
         self._check_record_bytes(requested)
-        if len(self._namespaces) >= self._max_namespaces:
+        if len(self.list(principal)) >= self._max_namespaces:
             raise NamespaceLimitError(self._max_namespaces)
-        for other in self._namespaces.values():
+        for other in self._all():
             same_id = other.namespace_id == requested.namespace_id
             if same_id and other.fingerprint != requested.fingerprint:
-                raise NamespaceError("salt", f"this namespace's record ids would run into those of {other.name!r}")
+                raise NamespaceError("salt", "this namespace's record ids would run into those of another; change it")
 
     def _check_record_bytes(self, namespace: Namespace) -> None:
         if namespace.shard_block_bytes > self._max_block_bytes:
@@ -100,11 +129,12 @@ class NamespaceRegistry:
             )
             raise NamespaceError("profile", text)
 
-    def _load(self, name: str) -> Namespace:
-        document = self._catalog.read(name)
-        path = self._catalog.directory / f"{name}.json"
+    def _load(self, document_name: str) -> Namespace:
+        document = self._catalog.read(document_name)
+        path = self._catalog.directory / f"{document_name}.json"
         try:
-            namespace = make_namespace(name, spec_from_document(document["spec"]))
+            # Before namespaces were named per tenant the document had the name alone.
+            namespace = make_namespace(document.get("name", document_name), spec_from_document(document["spec"]))
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptDocumentError(path, str(error)) from None
         if namespace.fingerprint.hex() != document.get("fingerprint"):
@@ -112,5 +142,16 @@ class NamespaceRegistry:
         try:
             self._check_record_bytes(namespace)
         except NamespaceError as error:
-            raise CatalogError(f"namespace {name!r} in {path}: {error}; raise the setting or remove the file") from None
+            what = f"namespace {namespace.name!r} in {path}"
+            raise CatalogError(f"{what}: {error}; raise the setting or remove the file") from None
         return namespace
+
+
+def _entries(namespace: Namespace) -> dict[tuple[str | None, str], Namespace]:
+    return {(tenant, namespace.name): namespace for tenant in (namespace.spec.tenant, None)}
+
+
+def _document_name(tenant: str, name: str) -> str:
+    """A name for the catalog that no other namespace has: tenants may be written in any letters."""
+    digest = hashlib.sha256(f"{tenant}\0{name}".encode()).hexdigest()
+    return f"{name[:80]}.{digest[:32]}"

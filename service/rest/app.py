@@ -6,6 +6,7 @@ from fastapi import Depends, FastAPI
 
 from service.rest.context import Context
 from service.rest.drain import ANSWERED_WHILE_DRAINING, Drain
+from service.rest.gate import OPEN_PATHS, Gate
 from service.rest.problems import Problem, install_handlers, problem_responses
 from service.rest.routes import leases, namespaces, operate, plans, records, stores
 from service.rest.strict import strict_query
@@ -25,6 +26,7 @@ def create_app(parts: Parts) -> FastAPI:
     )
     app.state.context = Context(parts)
     app.add_middleware(Drain, context=app.state.context)
+    app.add_middleware(Gate, access=parts.access)
     strict = [Depends(strict_query)]
     for module in (namespaces, plans, leases, stores, records):
         app.include_router(module.router, dependencies=strict)
@@ -39,7 +41,7 @@ def create_app(parts: Parts) -> FastAPI:
 def _with_problems(schema: dict[str, Any]) -> dict[str, Any]:
     """Add the problem document to the OpenAPI schemas, and let it stand for FastAPI's own validation error.
 
-    Every operation may be refused while the service stops.
+    Every operation may be refused while the service stops, and to whom the access rules do not allow it.
     """
     components = schema.setdefault("components", {}).setdefault("schemas", {})
     problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
@@ -49,6 +51,7 @@ def _with_problems(schema: dict[str, Any]) -> dict[str, Any]:
         for operation in operations.values():
             statuses = {422} if "422" in operation["responses"] else set()
             statuses |= {503} if path not in ANSWERED_WHILE_DRAINING else set()
+            statuses |= {401, 403} if path not in OPEN_PATHS else set()
             operation["responses"] |= {str(status): problem_responses(status)[status] for status in statuses}
     for unused in ("HTTPValidationError", "ValidationError"):
         components.pop(unused, None)

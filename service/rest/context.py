@@ -7,7 +7,6 @@ from typing import Annotated, ParamSpec, TypeVar
 
 from fastapi import Depends, Request
 
-from service.namespaces import Namespace
 from service.shelf.parts import Parts
 
 P = ParamSpec("P")
@@ -29,10 +28,6 @@ class Context:
     async def run(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         """Call a blocking function in a worker thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, lambda: call(*arguments, **keywords))
-
-    def namespace(self, name: str) -> Namespace:
-        """A registered namespace; raises UnknownNamespaceError."""
-        return self.parts.namespaces.get(name)
 
     def close(self) -> None:
         """Wait for the work under way and let the threads go."""

@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 
+from service.access import ScopeError
 from service.leases.book import LeaseLimitError, UnknownLeaseError
 from service.namespaces import (
     NamespaceConflictError,
@@ -33,6 +34,8 @@ MAX_MESSAGE_CHARACTERS = 300
 _LOG = structlog.get_logger("kvshelf.rest")
 _TITLES = {
     400: "Bad request",
+    401: "Not authenticated",
+    403: "Forbidden",
     404: "Not found",
     405: "Method not allowed",
     409: "Conflict",
@@ -133,6 +136,7 @@ def install_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
         RequestValidationError,
         HTTPException,
         ClientDisconnect,
+        ScopeError,
         UnknownLeaseError,
         LeaseLimitError,
         NamespaceError,
@@ -171,6 +175,8 @@ def _translate(error: Exception) -> ProblemError:
             return ProblemError(error.status_code, detail, headers=error.headers)
         case ClientDisconnect():
             return ProblemError(400, "the connection ended before the request was whole")
+        case ScopeError():
+            return ProblemError(403, f"{error}")
         case UnknownLeaseError():
             return ProblemError(404, f"no lease {error}: it was released or its time is over; ask for a plan again")
         case LeaseLimitError():

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from service.access import Access, UnguardedAccess
 from service.leases.book import LeaseBook
 from service.leases.lease import Lease, PlanFacts
 from service.leases.recent import Recent
@@ -69,6 +70,7 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
         clock,
         make_id,
         metrics=metrics,
+        access=UnguardedAccess(),
         namespaces=namespaces,
         blocks=blocks,
         snapshots=snapshots,
@@ -106,6 +108,7 @@ def assemble(
     make_id: Callable[[], str],
     *,
     metrics: Metrics,
+    access: Access,
     namespaces: NamespaceRegistry,
     blocks: Tier,
     snapshots: BreakerTier,
@@ -115,18 +118,19 @@ def assemble(
     """Put a service together from opened parts; ``close`` becomes its own."""
     leases = settings.lease
     longest_seconds = max(leases.plan_memory_seconds, leases.ttl_seconds, leases.max_ttl_seconds)
-    plans: Recent[str, PlanFacts] = Recent(clock, ttl_seconds=longest_seconds, limit=leases.max_plans)
+    plans = Recent[tuple[str | None, str], PlanFacts](clock, ttl_seconds=longest_seconds, limit=leases.max_plans)
 
     def renew_facts(lease: Lease) -> None:
         """No plan is forgotten while its lease lives."""
         for answer in lease.answers:
-            plans.renew(answer.plan_id)
+            plans.renew((lease.owner, answer.plan_id))
 
     return Parts(
         settings=settings,
         clock=clock,
         new_id=make_id,
         metrics=metrics,
+        access=access,
         namespaces=namespaces,
         blocks=blocks,
         snapshots=snapshots,

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from service.access import ANYBODY
 from service.metrics import labels
 from service.shelf.parts import Parts
 
@@ -38,7 +39,7 @@ def statistics(parts: Parts) -> dict[str, object]:
     state = health(parts)
     return {
         "health": {"status": state.status, "causes": list(state.causes)},
-        "namespaces": len(parts.namespaces.list()),
+        "namespaces": len(parts.namespaces.list(ANYBODY)),
         "tiers": tiers,
         "leases": {"count": len(parts.leases), "records": parts.leases.records},
         "plans_remembered": len(parts.plans),

@@ -38,6 +38,7 @@ class Announced(NamedTuple):
     is at ``position`` of each shard's hold.
     """
 
+    owner: str | None
     lease_id: str
     position: int
     start_tokens: int
@@ -59,9 +60,15 @@ class NoSuchShardError(ValueError):
 
 
 def open_fetch(
-    parts: Parts, lease_id: str, shard: int | None, describe: Callable[[Lease], bytes], *, fall_back: bool = False
+    parts: Parts,
+    owner: str | None,
+    lease_id: str,
+    shard: int | None,
+    describe: Callable[[Lease], bytes],
+    *,
+    fall_back: bool = False,
 ) -> Fetch:
-    """Start sending what a lease holds of one shard, or of all of them in order.
+    """Start sending what a lease of ``owner`` holds of one shard, or of all of them in order.
 
     The snapshot is read first: only when it is there is the plan sent, else the fallback, with ``describe``'s bytes in
     a frame of their own ahead of its blocks. ``fall_back`` asks for the fallback all the same, where there is one: the
@@ -71,7 +78,7 @@ def open_fetch(
         UnknownLeaseError: see there.
         NoSuchShardError: ``shard`` is not of this namespace.
     """
-    with parts.leases.use(lease_id) as lease:
+    with parts.leases.use(owner, lease_id) as lease:
         opening = begin_fetch(parts, lease, shard, describe, fall_back=fall_back)
         length = sum(map(len, opening.head)) + sum(
             HEADER_BYTES + entry.length_bytes
@@ -111,6 +118,7 @@ def _announce(lease: Lease, load: Load, shards: range) -> Announced:
     first, last = load.global_start // tokens, max(load.global_start, load.global_end) // tokens
     start, end = first - lease.first_block, last - lease.first_block
     return Announced(
+        lease.owner,
         lease.lease_id,
         start,
         first * tokens,
@@ -146,9 +154,9 @@ def _fall_back(parts: Parts, lease: Lease) -> None:
     if lease.fallback is None:
         return
     lease.fell_back = True
-    primary, fallback = (parts.plans.get(answer.plan_id) for answer in (lease.primary, lease.fallback))
+    primary, fallback = (parts.plans.get((lease.owner, answer.plan_id)) for answer in (lease.primary, lease.fallback))
     if primary is not None and fallback is not None:
-        parts.plans.put(lease.primary.plan_id, primary._replace(ran=primary.ran.either(fallback.ran)))
+        parts.plans.put((lease.owner, lease.primary.plan_id), primary._replace(ran=primary.ran.either(fallback.ran)))
 
 
 def _use_snapshot(parts: Parts, entries: list[Entry], hold: Hold) -> None:
@@ -196,9 +204,9 @@ def _batch_size(entries: Sequence[Entry | Miss]) -> int:
 
 def _read_blocks(parts: Parts, announced: Announced, shard: int, start: int, end: int) -> list[Loaded | Miss]:
     """Read a batch. Once the lease is over nothing of it is held any more, so what is left are misses."""
-    at = announced.position
+    at, timer = announced.position, parts.metrics.tier_latency.labels("ssd", "read")
     try:
-        with parts.leases.use(announced.lease_id) as lease, parts.metrics.tier_latency.labels("ssd", "read").time():
+        with parts.leases.use(announced.owner, announced.lease_id) as lease, timer.time():
             return lease.blocks[shard].read(at + start, at + end)
     except UnknownLeaseError:
         return [Miss(entry.id, MissReason.EXPIRED) for entry in announced.entries[shard][start:end]]

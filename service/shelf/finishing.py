@@ -11,13 +11,13 @@ def hit_tokens_of(layout: Layout, plan: ResumePlan, global_tokens: int) -> int:
     return global_tokens if layout.block_bytes else plan.load.snapshot_boundary or 0
 
 
-def finish(parts: Parts, lease_id: str, ran: RanPlan) -> tuple[Layout, ResumePlan]:
-    """Release a lease and account for its request by the plan that ran; returns that plan and its layout.
+def finish(parts: Parts, owner: str | None, lease_id: str, ran: RanPlan) -> tuple[Layout, ResumePlan]:
+    """Release a lease of ``owner`` and account for its request by the plan that ran; returns that plan and its layout.
 
     Raises:
         UnknownLeaseError: see there.
     """
-    lease = parts.leases.release(lease_id)
+    lease = parts.leases.release(owner, lease_id)
     return lease.namespace.layout, _account(parts, lease, ran)
 
 
@@ -38,7 +38,7 @@ def finish_all(parts: Parts) -> None:
 def _account(parts: Parts, lease: Lease, ran: RanPlan) -> ResumePlan:
     plan = _plan_that_ran(lease, ran)
     _renew(parts, lease, plan)
-    if not parts.finished.put_if_absent((lease.namespace.name, lease.request_id), None):
+    if not parts.finished.put_if_absent(lease.request_key, None):
         return plan
     layout, metrics = lease.namespace.layout, parts.metrics
     for source, tokens in tokens_by_source(plan, layout).items():

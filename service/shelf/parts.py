@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from service.access import Access
 from service.leases.book import LeaseBook
-from service.leases.lease import PlanFacts
+from service.leases.lease import PlanFacts, RequestKey
 from service.leases.recent import Recent
 from service.metrics import Metrics
 from service.namespaces import NamespaceRegistry
@@ -18,20 +19,21 @@ from storage.clock import Clock
 class Parts:
     """The parts of one running service.
 
-    ``plans`` remembers, by plan id, what stores that name it may claim; ``finished`` the requests already counted;
-    ``new_id`` makes unguessable ids.
+    ``plans`` remembers, by owner and plan id, what stores that name it may claim; ``finished`` the requests already
+    counted; ``new_id`` makes unguessable ids.
     """
 
     settings: Settings
     clock: Clock
     new_id: Callable[[], str]
     metrics: Metrics
+    access: Access
     namespaces: NamespaceRegistry
     blocks: Tier
     snapshots: Tier
     leases: LeaseBook
-    plans: Recent[str, PlanFacts]
-    finished: Recent[tuple[str, str], None]
+    plans: Recent[tuple[str | None, str], PlanFacts]
+    finished: Recent[RequestKey, None]
     breaker_state: Callable[[], str]
     """The state of the pool's breaker: ``closed``, ``open`` or ``half_open``."""
     retention_reached_seconds: Callable[[], float]

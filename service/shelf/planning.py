@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from kvshelf_client.words import MissReason, Provenance
-from service.leases.lease import Answer, Lease, PlanFacts
+from service.leases.lease import Answer, Lease, PlanFacts, RequestKey
 from service.namespaces import Namespace
 from service.planner import Ran, check_request, fallback_plan, resume_plan, useful_snapshot_boundaries
 from service.planner.base import Cached, Load, Mode, Request, ResumePlan
@@ -23,13 +23,22 @@ from storage.base import Entry, Hold, Miss
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request for a plan. ``keys`` are the block keys of all full blocks of the prompt, in order."""
+    """A request for a plan. ``keys`` are the block keys of all full blocks of the prompt, in order.
+
+    ``owner`` is the tenant that asks, None where there are no tenants: the lease and the plans are its own.
+    """
 
     namespace: Namespace
     request: Request
     keys: Sequence[bytes]
     request_id: str
     lease_ttl_seconds: float
+    owner: str | None = None
+
+    @property
+    def request_key(self) -> RequestKey:
+        """What the request is known by."""
+        return self.owner, self.namespace.fingerprint, self.request_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ def make_plan(parts: Parts, ask: Ask) -> Planned:
         ask.namespace,
         ask.keys,
         ask.request,
-        check_room=lambda records: parts.leases.check_room(ask.namespace.name, ask.request_id, records),
+        check_room=lambda records: parts.leases.check_room(ask.request_key, records),
     )
     try:
         return _plan_on(parts, ask, blocks)
@@ -85,6 +94,7 @@ def _plan_on(parts: Parts, ask: Ask, blocks: BlockSurvey) -> Planned:
         blocks=blocks.holds,
         first_block=blocks.first_block,
         snapshot=held,
+        owner=ask.owner,
     )
     _keep_what_is_loaded(lease)
     _publish(parts, lease, ask.request)
@@ -159,7 +169,9 @@ def _publish(parts: Parts, lease: Lease, request: Request) -> None:
         lease.let_go()
         raise
     for answer in lease.answers:
-        parts.plans.put(answer.plan_id, PlanFacts(lease.namespace.name, Ran.of(answer.plan, request)))
+        parts.plans.put(
+            (lease.owner, answer.plan_id), PlanFacts(lease.namespace.fingerprint, Ran.of(answer.plan, request))
+        )
     plan = lease.primary.plan
     parts.metrics.plans.labels(plan.mode.value, str(plan.exact).lower()).inc()
     for tier, seconds in ages:

@@ -46,12 +46,15 @@ UNKNOWN_PLAN = Ran(write_floor=0, exact=False, held_tokens=0, held_exact_tokens=
 """What is taken to have run where a store names a plan that is not known: anything, so nothing is exact."""
 
 
-def ran_plan(parts: Parts, namespace: Namespace, plan_id: str | None) -> Ran | None:
-    """The facts of the plan of this namespace that a store names, or ``UNKNOWN_PLAN``; None where it names none."""
+def ran_plan(parts: Parts, owner: str | None, namespace: Namespace, plan_id: str | None) -> Ran | None:
+    """The facts of the plan that a store names, or ``UNKNOWN_PLAN``; None where it names none.
+
+    A plan of another owner or of another namespace is not known.
+    """
     if not plan_id:
         return None
-    facts = parts.plans.get(plan_id)
-    return facts.ran if facts is not None and facts.namespace == namespace.name else UNKNOWN_PLAN
+    facts = parts.plans.get((owner, plan_id))
+    return facts.ran if facts is not None and facts.namespace == namespace.fingerprint else UNKNOWN_PLAN
 
 
 def store(parts: Parts, upload: Upload, frames: Sequence[tuple[FrameHeader, Payload]]) -> list[Outcome]:

@@ -222,7 +222,7 @@ class Session:
     def _fetch(
         self, turn: Turn, lease: Lease, shard: int | None, *, fall_back: bool = False
     ) -> Generator[None, None, dict[int, Sent]]:
-        fetch = open_fetch(self.world.parts, lease.lease_id, shard, _name_of_fallback, fall_back=fall_back)
+        fetch = open_fetch(self.world.parts, None, lease.lease_id, shard, _name_of_fallback, fall_back=fall_back)
         data = bytearray()
         for batch in fetch.batches:
             for buffer in batch:
@@ -318,7 +318,7 @@ class Session:
 
     def _upload(self, plan_id: str | None, frames: list[tuple[FrameHeader, Payload]]) -> None:
         parts, namespace = self.world.parts, self.place.namespace
-        upload = Upload(namespace, ran_plan(parts, namespace, plan_id), self._chance(0.1), self._previous)
+        upload = Upload(namespace, ran_plan(parts, None, namespace, plan_id), self._chance(0.1), self._previous)
         for outcome, (_, payload) in zip(store(parts, upload, frames), frames, strict=True):
             self._saw(f"{outcome.outcome} {outcome.reason}")
             self.world.ledger.settle(namespace, outcome, payload)
@@ -363,7 +363,7 @@ class Session:
         elif turn.ran is turn.lease.fallback and not (turn.lease.fell_back and self._chance(0.5)):
             said = RanPlan.FALLBACK
         try:
-            _, counted = finish(self.world.parts, turn.lease.lease_id, said)
+            _, counted = finish(self.world.parts, None, turn.lease.lease_id, said)
         except UnknownLeaseError:
             self._saw("released too late")
             return

@@ -107,12 +107,12 @@ class Crowd:
                     )
                     frames.append((header._replace(end_tokens=(number + 1) * BLOCK), payload))
         plan_id = self.some_lease(random).primary.plan_id
-        upload = Upload(self.namespace, ran_plan(self.parts, self.namespace, plan_id))
+        upload = Upload(self.namespace, ran_plan(self.parts, None, self.namespace, plan_id))
         assert len(store(self.parts, upload, frames)) == len(frames)
         return "stored"
 
     def end(self, random: Random) -> str:
-        finish(self.parts, self.some_lease(random).lease_id, random.choice(list(RanPlan)))
+        finish(self.parts, None, self.some_lease(random).lease_id, random.choice(list(RanPlan)))
         return "released"
 
     def else_(self, random: Random) -> str:
@@ -125,7 +125,7 @@ class Crowd:
             kind = random.choice(list(RecordClass))
             records.delete(self.parts, self.namespace, kind, [KEYS[random.randrange(BLOCKS)]])
         else:
-            with self.parts.leases.use(self.some_lease(random).lease_id):
+            with self.parts.leases.use(None, self.some_lease(random).lease_id):
                 pass
         return what
 

@@ -7,7 +7,8 @@ from random import Random
 
 from kvshelf_client.frames import checksum_of
 from kvshelf_client.words import Provenance, RecordClass
-from service.leases.lease import Lease
+from service.access import ANYBODY
+from service.leases.lease import Lease, RequestKey
 from service.leases.recent import Recent
 from service.namespaces import NamespaceSpec
 from service.profiles import Profile
@@ -114,7 +115,7 @@ class World:
 
     def _register(self, profile: Profile, block_tokens: int, name: str, shards: int) -> Place:
         spec = NamespaceSpec("tenant", "model", "1", profile, block_tokens=block_tokens, salt=name, shards=shards)
-        return Place(self.parts.namespaces.register(name, spec)[0])
+        return Place(self.parts.namespaces.register(ANYBODY, name, spec)[0])
 
     def _start(self) -> Life:
         parts = make_parts(
@@ -126,7 +127,7 @@ class World:
             make_id=self._ids,
         )
         # Requests come again hours later here; let none be counted twice for that.
-        finished: Recent[tuple[str, str], None] = Recent(self.factory.clock, ttl_seconds=1e9, limit=1 << 20)
+        finished = Recent[RequestKey, None](self.factory.clock, ttl_seconds=1e9, limit=1 << 20)
         return Life(replace(parts, finished=finished))
 
     def _stop(self) -> None:

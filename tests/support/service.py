@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Callable
 from pathlib import Path
 
+from service.access import ANYBODY, Access, UnguardedAccess
 from service.metrics import Metrics
 from service.namespaces import Namespace, NamespaceRegistry, NamespaceSpec
 from service.profiles import get_profile
@@ -34,6 +35,7 @@ def make_parts(
     blocks: Tier | None = None,
     snapshots: Tier | None = None,
     make_id: Callable[[], str] | None = None,
+    access: Access | None = None,
 ) -> Parts:
     """A service over the given tiers; in-process ones of 64 MiB each where none are given."""
     settings = settings or load_settings(environment={})
@@ -58,6 +60,7 @@ def make_parts(
         clock,
         make_id or counting_ids(),
         metrics=metrics,
+        access=access or UnguardedAccess(),
         namespaces=NamespaceRegistry(
             Catalog(directory / "namespaces", max_documents=1000),
             max_namespaces=settings.limits.max_namespaces,
@@ -84,5 +87,5 @@ def register(
         block_tokens=block_tokens,
         shards=shards,
     )
-    namespace, _ = parts.namespaces.register(name, spec)
+    namespace, _ = parts.namespaces.register(ANYBODY, name, spec)
     return namespace

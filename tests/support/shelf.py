@@ -66,7 +66,7 @@ def plan(
 
 def open_stream(parts: Parts, lease: Lease, shard: int | None = None, *, fall_back: bool = False) -> Fetch:
     """Open a fetch; a fallback frame carries the plan's id."""
-    return open_fetch(parts, lease.lease_id, shard, _fallback_id, fall_back=fall_back)
+    return open_fetch(parts, None, lease.lease_id, shard, _fallback_id, fall_back=fall_back)
 
 
 def fetch(parts: Parts, lease: Lease, shard: int | None = None, *, fall_back: bool = False) -> list[Frame]:

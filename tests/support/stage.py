@@ -7,6 +7,7 @@ from pathlib import Path
 from kvshelf_client.answers import Namespace
 from kvshelf_client.client import Client
 from kvshelf_client.words import RecordClass
+from service.access import ANYBODY
 from service.replay.replayer import Replayer, ReplayOptions
 from service.replay.target import Service, Target
 from service.traces.base import Trace
@@ -51,7 +52,7 @@ class Stage:
     def damage(self, namespace: Namespace, record_class: RecordClass, key: bytes) -> None:
         """Flip a bit of a payload where its in-process tier keeps it."""
         tier = self.parts.blocks if record_class is RecordClass.BLOCK else self.parts.snapshots
-        hold = tier.hold([self.parts.namespaces.get(namespace.name).record_id(key)])
+        hold = tier.hold([self.parts.namespaces.get(ANYBODY, namespace.name).record_id(key)])
         (found,) = hold.read(0, 1)
         assert isinstance(found, Loaded)
         kept = memoryview(found.payload).obj

@@ -7,6 +7,7 @@ from structlog.testing import capture_logs
 
 from kvshelf_client.frames import FrameHeader, FrameKind, checksum_of
 from kvshelf_client.words import Provenance
+from service.access import ANYBODY
 from service.namespaces import NamespaceSpec
 from service.planner import request_for
 from service.profiles import get_profile
@@ -43,7 +44,7 @@ def test_a_refused_start_leaves_the_records_alone(tmp_path: Path) -> None:
     clock = ManualClock()
     parts = open_service(settings_of(tmp_path, 256 << 20), clock)
     spec = NamespaceSpec("t", "m", "1", get_profile("llama-3-8b/bf16").miniature(12_288))
-    namespace, _ = parts.namespaces.register("big", spec)
+    namespace, _ = parts.namespaces.register(ANYBODY, "big", spec)
     payload = bytes(namespace.shard_block_bytes)
     keys = namespace.keys_from_tokens(bytes(4 * 128 * 30))
     frames = [

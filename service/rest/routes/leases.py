@@ -13,6 +13,7 @@ from service.leases.lease import Lease, RanPlan
 from service.planner import tokens_by_source
 from service.rest import models
 from service.rest.context import Context, InContext
+from service.rest.gate import Reader
 from service.rest.problems import problem_responses
 from service.rest.routes.plans import describe_answer, describe_lease
 from service.shelf.fetching import Fetch, open_fetch
@@ -35,6 +36,7 @@ _FRAMES = {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 async def fetch(
     lease_id: str,
     context: InContext,
+    principal: Reader,
     shard: Annotated[int | None, Query(ge=0, description="One shard only; all in order without it.")] = None,
     fallback: Annotated[bool, Query(description="Send the fallback: the snapshot came, and was found bad.")] = False,
 ) -> StreamingResponse:
@@ -46,7 +48,9 @@ async def fetch(
     """
     parts = context.parts
     started = parts.clock.monotonic()
-    answer = await context.run(open_fetch, parts, lease_id, shard, _describe_fallback, fall_back=fallback)
+    answer = await context.run(
+        open_fetch, parts, principal.tenant, lease_id, shard, _describe_fallback, fall_back=fallback
+    )
     headers = {"Content-Length": str(answer.length_bytes)}
     if answer.fell_back:
         headers[FALLBACK_HEADER] = "true"
@@ -87,9 +91,10 @@ def _describe_fallback(lease: Lease) -> bytes:
 @router.post(
     "/{lease_id}/touch", response_model=models.LeaseAnswer, responses=problem_responses(404), summary="Renew a lease"
 )
-async def renew(lease_id: str, context: InContext) -> dict[str, Any]:
+async def renew(lease_id: str, context: InContext, principal: Reader) -> dict[str, Any]:
     """Give a lease its whole life again."""
-    with context.parts.metrics.latency.labels("touch").time(), context.parts.leases.use(lease_id) as lease:
+    parts = context.parts
+    with parts.metrics.latency.labels("touch").time(), parts.leases.use(principal.tenant, lease_id) as lease:
         return describe_lease(lease)
 
 
@@ -102,11 +107,12 @@ async def renew(lease_id: str, context: InContext) -> dict[str, Any]:
 async def release(
     lease_id: str,
     context: InContext,
+    principal: Reader,
     ran: Annotated[
         RanPlan, Query(description="What the request ran; `plan` is the fallback once a fetch fell back.")
     ] = (RanPlan.PLAN),
 ) -> dict[str, Any]:
     """End a request: its tokens are counted by source, once a request id, and the life of what it used is renewed."""
     with context.parts.metrics.latency.labels("release").time():
-        layout, plan = await context.run(finish, context.parts, lease_id, ran)
+        layout, plan = await context.run(finish, context.parts, principal.tenant, lease_id, ran)
         return {"tokens_by_source": {source.value: tokens for source, tokens in tokens_by_source(plan, layout).items()}}

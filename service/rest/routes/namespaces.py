@@ -4,10 +4,12 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
+from service.access import Principal
 from service.namespaces import Namespace, NamespaceSpec
 from service.profiles import Profile, get_profile, profile_from_document
 from service.rest import bodies, models
-from service.rest.context import InContext
+from service.rest.context import Context, InContext
+from service.rest.gate import Reader, Writer
 from service.rest.problems import ProblemError, problem_responses
 from service.rest.tokens import Extra, pack_tokens
 
@@ -25,19 +27,21 @@ router = APIRouter(prefix="/v1/namespaces", tags=["namespaces"])
     openapi_extra=bodies.json_body(models.RegisterBody),
     summary="Register a namespace",
 )
-async def register(name: str, request: Request, response: Response, context: InContext) -> dict[str, Any]:
+async def register(
+    name: str, request: Request, response: Response, context: InContext, principal: Writer
+) -> dict[str, Any]:
     """Register a namespace, or find it registered alike.
 
     Something else under the same name is a conflict; the problem document's `differences` says in what.
     """
     with context.parts.metrics.latency.labels("register").time():
         body = await bodies.read_model(request, models.RegisterBody, context.parts.settings.limits.max_json_bytes)
-        namespace, created = await context.run(_register, context, name, body)
+        namespace, created = await context.run(_register, context, principal, name, body)
         response.status_code = 201 if created else 200
         return describe(namespace)
 
 
-def _register(context: InContext, name: str, body: models.RegisterBody) -> tuple[Namespace, bool]:
+def _register(context: Context, principal: Principal, name: str, body: models.RegisterBody) -> tuple[Namespace, bool]:
     profile = _profile(body)
     spec = NamespaceSpec(
         tenant=body.tenant,
@@ -50,7 +54,7 @@ def _register(context: InContext, name: str, body: models.RegisterBody) -> tuple
         salt=body.salt,
         shards=body.shards,
     )
-    return context.parts.namespaces.register(name, spec)
+    return context.parts.namespaces.register(principal, name, spec)
 
 
 def _profile(body: models.RegisterBody) -> Profile:
@@ -59,17 +63,17 @@ def _profile(body: models.RegisterBody) -> Profile:
 
 
 @router.get("", response_model=models.NamespaceList, summary="List the namespaces")
-async def list_all(context: InContext) -> dict[str, Any]:
-    """All namespaces, by name."""
-    return {"namespaces": [describe(namespace) for namespace in context.parts.namespaces.list()]}
+async def list_all(context: InContext, principal: Reader) -> dict[str, Any]:
+    """All namespaces that the caller may read, by name."""
+    return {"namespaces": [describe(namespace) for namespace in context.parts.namespaces.list(principal)]}
 
 
 @router.get(
     "/{name}", response_model=models.NamespaceAnswer, responses=problem_responses(404), summary="Look at a namespace"
 )
-async def show(name: str, context: InContext) -> dict[str, Any]:
+async def show(name: str, context: InContext, principal: Reader) -> dict[str, Any]:
     """One namespace."""
-    return describe(context.namespace(name))
+    return describe(context.parts.namespaces.get(principal, name))
 
 
 @router.post(
@@ -91,6 +95,7 @@ async def hash_tokens(
     name: str,
     request: Request,
     context: InContext,
+    principal: Reader,
     extra: Extra = "",
 ) -> dict[str, Any]:
     """The keys of the full blocks of a token list, so that an engine can prove that it hashes alike.
@@ -98,7 +103,7 @@ async def hash_tokens(
     The body is the token ids as raw u32 little-endian, or JSON.
     """
     with context.parts.metrics.latency.labels("hash").time():
-        namespace = context.namespace(name)
+        namespace = context.parts.namespaces.get(principal, name)
         limits = context.parts.settings.limits
         kind = bodies.media_type(request, bodies.TOKENS_TYPE, bodies.JSON_TYPE)
         body = await bodies.read_bounded(request, 16 * limits.max_list_items)

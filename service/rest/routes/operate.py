@@ -8,6 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from service.rest import models
 from service.rest.context import InContext
 from service.rest.encode import json_response
+from service.rest.gate import Overseer
 from service.rest.problems import ProblemError, problem_responses
 from service.shelf.condition import health, refresh_gauges, statistics
 
@@ -35,7 +36,7 @@ async def readyz(context: InContext) -> Response:
     responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}, "description": "Prometheus text."}},
     summary="Prometheus metrics",
 )
-async def metrics(context: InContext) -> Response:
+async def metrics(context: InContext, _: Overseer) -> Response:
     """All metrics in the Prometheus text format."""
     parts = context.parts
     text = await context.run(parts.metrics.render, lambda: refresh_gauges(parts))
@@ -43,7 +44,7 @@ async def metrics(context: InContext) -> Response:
 
 
 @router.get("/v1/stats", response_model=dict[str, Any], summary="Statistics")
-async def stats(context: InContext) -> Response:
+async def stats(context: InContext, _: Overseer) -> Response:
     """Usage of each tier, leases, health, retention reached."""
     with context.parts.metrics.latency.labels("stats").time():
         return json_response(await context.run(statistics, context.parts))

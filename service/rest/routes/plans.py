@@ -6,12 +6,14 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 
+from service.access import Principal
 from service.leases.lease import Answer, Lease
 from service.namespaces import Namespace
 from service.planner import plan_document, request_for, tokens_by_source
 from service.planner.base import Ability, Layout
 from service.rest import bodies, models
 from service.rest.context import Context, InContext
+from service.rest.gate import Reader
 from service.rest.problems import ProblemError, problem_responses
 from service.rest.tokens import HASH_BYTES, TOKEN_BYTES, Extra, keys_of_hashes, pack_tokens
 from service.shelf.planning import Ask, Planned, make_plan
@@ -67,19 +69,21 @@ class PlanQuery(BaseModel):
     openapi_extra=_BODY,
     summary="Ask for a resume plan",
 )
-async def plan(name: str, request: Request, context: InContext, query: Annotated[PlanQuery, Query()]) -> dict[str, Any]:
+async def plan(
+    name: str, request: Request, context: InContext, principal: Reader, query: Annotated[PlanQuery, Query()]
+) -> dict[str, Any]:
     """Answer what the engine should load and where it should run, and lease what that needs.
 
     The body is the prompt: its token ids as raw u32 little-endian, or its block hashes as raw 32-byte strings with
     `prompt_tokens` in the query, or JSON with either.
     """
     with context.parts.metrics.latency.labels("plan").time():
-        namespace = context.namespace(name)
+        namespace = context.parts.namespaces.get(principal, name)
         limits = context.parts.settings.limits
         kind = bodies.media_type(request, bodies.TOKENS_TYPE, bodies.HASHES_TYPE, bodies.JSON_TYPE)
         most = limits.max_json_bytes if kind == bodies.JSON_TYPE else _most_bytes(kind, limits.max_prompt_tokens)
         body = await bodies.read_bounded(request, most)
-        planned = await context.run(_plan, context, namespace, kind, body, query)
+        planned = await context.run(_plan, context, principal, namespace, kind, body, query)
         return _answer(namespace.layout, planned)
 
 
@@ -87,7 +91,9 @@ def _most_bytes(kind: str, max_prompt_tokens: int) -> int:
     return max_prompt_tokens * (TOKEN_BYTES if kind == bodies.TOKENS_TYPE else HASH_BYTES)
 
 
-def _plan(context: Context, namespace: Namespace, kind: str, body: bytearray, query: PlanQuery) -> Planned:
+def _plan(
+    context: Context, principal: Principal, namespace: Namespace, kind: str, body: bytearray, query: PlanQuery
+) -> Planned:
     prompt_tokens, keys = _prompt(context, namespace, kind, body, query)
     request = request_for(
         namespace.layout,
@@ -100,7 +106,8 @@ def _plan(context: Context, namespace: Namespace, kind: str, body: bytearray, qu
         max_load_bytes_per_saved_token=query.max_load_bytes_per_saved_token,
     )
     request_id = query.request_id or context.parts.new_id()
-    return make_plan(context.parts, Ask(namespace, request, keys, request_id, _lease_ttl(context, query)))
+    ask = Ask(namespace, request, keys, request_id, _lease_ttl(context, query), principal.tenant)
+    return make_plan(context.parts, ask)
 
 
 def _prompt(

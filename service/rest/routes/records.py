@@ -9,10 +9,10 @@ from fastapi.responses import StreamingResponse
 
 from kvshelf_client.frames import KEY_BYTES, FrameHeader, FrameKind, checksum_of
 from kvshelf_client.words import Provenance, RecordClass
-from service.namespaces import Namespace
 from service.rest import bodies, models
 from service.rest.context import Context, InContext
 from service.rest.encode import json_response
+from service.rest.gate import Reader, Writer
 from service.rest.problems import ProblemError, problem_responses
 from service.rest.routes.stores import describe_outcome
 from service.shelf import records
@@ -56,14 +56,20 @@ _REFUSALS = {
     summary="Read a record",
 )
 async def read_record(
-    name: str, kind: ClassName, key: InKey, request: Request, context: InContext, shard: InShard = 0
+    name: str,
+    kind: ClassName,
+    key: InKey,
+    request: Request,
+    context: InContext,
+    principal: Reader,
+    shard: InShard = 0,
 ) -> Response:
     """The payload of a record, verified, with a strong `ETag` (key, shard and generation) and one `Range` at most.
 
     A miss is a 404 whose header `Kvshelf-Miss` has the reason; of a tier that does not serve nothing is known: a 503.
     """
     with context.parts.metrics.latency.labels("record").time():
-        namespace = context.namespace(name)
+        namespace = context.parts.namespaces.get(principal, name)
         found = await context.run(records.read, context.parts, namespace, _class(kind), bytes.fromhex(key), shard)
         if isinstance(found, Miss):
             raise _missing(found)
@@ -84,11 +90,17 @@ async def read_record(
     summary="Look at a record",
 )
 async def look_at_record(
-    name: str, kind: ClassName, key: InKey, request: Request, context: InContext, shard: InShard = 0
+    name: str,
+    kind: ClassName,
+    key: InKey,
+    request: Request,
+    context: InContext,
+    principal: Reader,
+    shard: InShard = 0,
 ) -> Response:
     """The headers that a read would answer with. It reads no payload and renews nothing."""
     with context.parts.metrics.latency.labels("record").time():
-        namespace = context.namespace(name)
+        namespace = context.parts.namespaces.get(principal, name)
         found = await context.run(records.look, context.parts, namespace, _class(kind), bytes.fromhex(key), shard)
         if isinstance(found, Miss):
             raise _missing(found)
@@ -162,6 +174,7 @@ async def write_record(
     key: InKey,
     request: Request,
     context: InContext,
+    principal: Writer,
     end_tokens: Annotated[
         int, Query(ge=1, le=0xFFFFFFFF, description="End of the block, or boundary of the snapshot.")
     ],
@@ -171,7 +184,7 @@ async def write_record(
 ) -> Response:
     """Store one record durably. The first writer wins; with `If-None-Match: *` a second one gets a 412."""
     with context.parts.metrics.latency.labels("record").time():
-        namespace = context.namespace(name)
+        namespace = context.parts.namespaces.get_writable(principal, name)
         bodies.media_type(request, bodies.TOKENS_TYPE)
         size = namespace.shard_block_bytes if kind == "block" else namespace.shard_snapshot_bytes
         if not size:
@@ -179,7 +192,7 @@ async def write_record(
         payload = await bodies.read_bounded(request, size)
         claim = Provenance[provenance.upper()]
         header = FrameHeader(FrameKind[kind.upper()], bytes.fromhex(key), len(payload), 0, claim, shard, end_tokens)
-        upload = Upload(namespace, ran_plan(context.parts, namespace, plan_id))
+        upload = Upload(namespace, ran_plan(context.parts, principal.tenant, namespace, plan_id))
         outcome = await context.run(_store_one, context.parts, upload, header, payload)
         return _write_response(outcome, write_once=request.headers.get("if-none-match", "").strip() == "*")
 
@@ -215,10 +228,12 @@ def _refusal(reason: str) -> ProblemError:
     responses=problem_responses(404, 422, 503),
     summary="Delete a record",
 )
-async def delete_record(name: str, kind: ClassName, key: InKey, context: InContext, shard: InShard = 0) -> Response:
+async def delete_record(
+    name: str, kind: ClassName, key: InKey, context: InContext, principal: Writer, shard: InShard = 0
+) -> Response:
     """Forget one record. What a lease holds of it stays readable until the lease ends."""
     with context.parts.metrics.latency.labels("record").time():
-        namespace = context.namespace(name)
+        namespace = context.parts.namespaces.get_writable(principal, name)
         there = await context.run(
             records.delete_shard, context.parts, namespace, _class(kind), bytes.fromhex(key), shard
         )
@@ -234,10 +249,11 @@ async def delete_record(name: str, kind: ClassName, key: InKey, context: InConte
     openapi_extra=bodies.json_body(models.KeysBody),
     summary="Renew records",
 )
-async def touch_records(name: str, request: Request, context: InContext) -> dict[str, Any]:
+async def touch_records(name: str, request: Request, context: InContext, principal: Reader) -> dict[str, Any]:
     """Renew the life of records, all shards of each; answers how many records are alive."""
     with context.parts.metrics.latency.labels("touch").time():
-        namespace, kind, keys = await _many(name, request, context)
+        namespace = context.parts.namespaces.get(principal, name)
+        kind, keys = await _keys(request, context)
         return {"records": await context.run(records.touch, context.parts, namespace, kind, keys)}
 
 
@@ -248,21 +264,21 @@ async def touch_records(name: str, request: Request, context: InContext) -> dict
     openapi_extra=bodies.json_body(models.KeysBody),
     summary="Delete records",
 )
-async def delete_records(name: str, request: Request, context: InContext) -> dict[str, Any]:
+async def delete_records(name: str, request: Request, context: InContext, principal: Writer) -> dict[str, Any]:
     """Forget records, all shards of each; answers how many records were there."""
     with context.parts.metrics.latency.labels("delete").time():
-        namespace, kind, keys = await _many(name, request, context)
+        namespace = context.parts.namespaces.get_writable(principal, name)
+        kind, keys = await _keys(request, context)
         return {"records": await context.run(records.delete, context.parts, namespace, kind, keys)}
 
 
-async def _many(name: str, request: Request, context: Context) -> tuple[Namespace, RecordClass, list[bytes]]:
-    namespace = context.namespace(name)
+async def _keys(request: Request, context: Context) -> tuple[RecordClass, list[bytes]]:
     limits = context.parts.settings.limits
     body = await bodies.read_model(request, models.KeysBody, limits.max_json_bytes)
     if len(body.keys) > limits.max_list_items:
         raise ProblemError(413, f"at most {limits.max_list_items} keys at a time", field="body.keys")
     keys = [bodies.hex_bytes(key, KEY_BYTES, "body.keys") for key in body.keys]
-    return namespace, _class(body.class_), keys
+    return _class(body.class_), keys
 
 
 def _class(kind: str) -> RecordClass:

@@ -13,6 +13,7 @@ from kvshelf_client.words import RecordClass
 from service.rest import bodies, models
 from service.rest.context import Context, InContext
 from service.rest.encode import json_response
+from service.rest.gate import Writer
 from service.rest.problems import ProblemError, problem_responses
 from service.shelf.storing import UNKNOWN_PLAN, Outcome, Upload, ran_plan, store
 
@@ -54,17 +55,17 @@ class StoreQuery(BaseModel):
     summary="Store records",
 )
 async def store_records(
-    name: str, request: Request, context: InContext, query: Annotated[StoreQuery, Query()]
+    name: str, request: Request, context: InContext, principal: Writer, query: Annotated[StoreQuery, Query()]
 ) -> Response:
     """Store a stream of frames, one outcome a record. A refused record costs the others nothing.
 
     When the stream turns out to be malformed, the answer is a 400, and what was whole before that point is kept.
     """
     with context.parts.metrics.latency.labels("store").time():
-        namespace = context.namespace(name)
+        namespace = context.parts.namespaces.get_writable(principal, name)
         bodies.media_type(request, MEDIA_TYPE)
         supersedes = bodies.hex_bytes(query.supersedes, KEY_BYTES, "query.supersedes") if query.supersedes else None
-        ran = ran_plan(context.parts, namespace, query.plan_id)
+        ran = ran_plan(context.parts, principal.tenant, namespace, query.plan_id)
         upload = Upload(namespace, ran, query.durability == "durable", supersedes)
         largest = max(namespace.shard_block_bytes, namespace.shard_snapshot_bytes)
         assembler = FrameAssembler(largest + SLACK_BYTES)

@@ -12,6 +12,7 @@ import pytest
 
 from kvshelf_client.requests import StoreRecord
 from kvshelf_client.words import Provenance, RecordClass
+from service.access import ANYBODY
 from service.cli.main import main
 from service.replay.target import Target
 from service.traces.chain import ChainHasher
@@ -49,7 +50,7 @@ def test_tables_and_limits(stage: Stage, capsys: pytest.CaptureFixture[str]) -> 
     assert "namespace mine" in text
     for heading in ("tokens by source", "resumes by mode", "records", "latency in ms"):
         assert heading in text
-    assert stage.parts.namespaces.get("mine").shard_block_bytes == 2 * 64
+    assert stage.parts.namespaces.get(ANYBODY, "mine").shard_block_bytes == 2 * 64
 
 
 def test_a_chosen_namespace_is_found_again(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:

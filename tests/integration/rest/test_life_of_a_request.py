@@ -6,6 +6,7 @@ import httpx
 
 from kvshelf_client.frames import FrameKind
 from kvshelf_client.words import MissReason, Provenance, RecordClass
+from service.access import ANYBODY
 from service.shelf.upkeep import upkeep_step
 from storage.base import Loaded, RecordId, Tier
 from storage.clock import ManualClock
@@ -117,7 +118,7 @@ def test_a_snapshot_lost_after_the_plan_brings_the_fallback(http: httpx.Client, 
     keys = serve_cold(http, tokens(1000))
     planned = plan(http, tokens(1100))
     assert planned["fallback"]["mode"] == "bounded_replay"
-    namespace = face.parts.namespaces.get("ns")
+    namespace = face.parts.namespaces.get(ANYBODY, "ns")
     damage(face.parts.snapshots, namespace.record_id(bytes.fromhex(keys[6])))
     answer = http.get(f"/v1/leases/{planned['lease']['lease_id']}/fetch")
     assert answer.headers["kvshelf-fallback"] == "true"
@@ -149,7 +150,7 @@ def test_a_block_lost_while_leased_is_a_marked_frame_of_the_announced_length(htt
     register(http)
     keys = serve_cold(http, tokens(1000))
     planned = plan(http, tokens(1100))
-    namespace = face.parts.namespaces.get("ns")
+    namespace = face.parts.namespaces.get(ANYBODY, "ns")
     damage(face.parts.blocks, namespace.record_id(bytes.fromhex(keys[3])))
     frames = fetch(http, planned)
     assert [header.miss for header, _ in frames] == [None] * 4 + [MissReason.CORRUPT] + [None] * 3

@@ -13,6 +13,7 @@ from storage.base import Loaded
 from storage.clock import ManualClock
 from storage.memory import MemoryTier
 from tests.support.leases import NAMESPACE, OpenHold, make_lease
+from tests.support.namespaces import namespace
 from tests.support.records import ids_of, make_records
 
 
@@ -29,7 +30,7 @@ def book(clock: ManualClock) -> LeaseBook:
 def is_there(book: LeaseBook, lease_id: str) -> bool:
     """Whether a lease can be used. It is renewed by that."""
     try:
-        with book.use(lease_id):
+        with book.use(None, lease_id):
             return True
     except UnknownLeaseError:
         return False
@@ -52,7 +53,7 @@ def test_one_lease_too_many_is_refused_and_keeps_its_holds(book: LeaseBook) -> N
     assert hold.is_held
     assert (len(book), book.records) == (3, 0)
     assert not is_there(book, "d")
-    book.release("a")
+    book.release(None, "a")
     book.add(make_lease("d", holds=[hold]))
     book.check_integrity()
 
@@ -79,23 +80,23 @@ def test_keys_count_where_they_are_more_than_the_records(book: LeaseBook) -> Non
     book.check_integrity()
     with pytest.raises(LeaseLimitError):
         book.add(make_lease("c", keys=keys[:1]))
-    book.release("a")
+    book.release(None, "a")
     book.add(make_lease("c", keys=keys))
     book.check_integrity()
 
 
 def test_room_is_what_a_lease_of_the_request_would_find(book: LeaseBook) -> None:
     book.add(make_lease("a", "request", holds=[OpenHold(7)]))
-    book.check_room(NAMESPACE.name, "other", 3)
-    book.check_room(NAMESPACE.name, "request", 10)
+    book.check_room((None, NAMESPACE.fingerprint, "other"), 3)
+    book.check_room((None, NAMESPACE.fingerprint, "request"), 10)
     for request_id, weight in (("other", 4), ("request", 11)):
         with pytest.raises(LeaseLimitError):
-            book.check_room(NAMESPACE.name, request_id, weight)
+            book.check_room((None, NAMESPACE.fingerprint, request_id), weight)
     book.add(make_lease("b"))
     book.add(make_lease("c"))
-    book.check_room(NAMESPACE.name, "request", 0)
+    book.check_room((None, NAMESPACE.fingerprint, "request"), 0)
     with pytest.raises(LeaseLimitError):
-        book.check_room(NAMESPACE.name, "other", 0)
+        book.check_room((None, NAMESPACE.fingerprint, "other"), 0)
 
 
 class CuriousHold(OpenHold):
@@ -118,14 +119,14 @@ class CuriousHold(OpenHold):
 def test_nobody_waits_while_a_lease_is_let_go(book: LeaseBook, clock: ManualClock) -> None:
     holds = [CuriousHold(book) for _ in range(5)]
     book.add(make_lease("a", holds=[holds[0]]))
-    book.release("a")
+    book.release(None, "a")
     book.add(make_lease("b", "request", holds=[holds[1]]))
     book.add(make_lease("c", "request", holds=[holds[2]]))
     clock.advance(60)
     book.expire()
     book.add(make_lease("d", holds=[holds[3]]))
-    with book.use("d"):
-        book.release("d")
+    with book.use(None, "d"):
+        book.release(None, "d")
     book.add(make_lease("e", holds=[holds[4]]))
     book.release_all()
     assert [(hold.is_held, hold.waited) for hold in holds] == [(False, 0)] * 5
@@ -137,7 +138,7 @@ def test_whoever_wants_is_told_of_each_lease_that_is_renewed(clock: ManualClock)
     book.add(make_lease("a"))
     book.add(make_lease("b"))
     assert seen == []
-    with book.use("a"):
+    with book.use(None, "a"):
         assert seen == ["a"]
     assert seen == ["a", "a"]
     clock.advance(60)
@@ -152,8 +153,8 @@ def test_a_second_plan_of_a_request_takes_the_place_of_the_first(book: LeaseBook
     assert not hold.is_held
     assert (len(book), book.records) == (1, 1)
     with pytest.raises(UnknownLeaseError):
-        book.release("a")
-    book.release("b")
+        book.release(None, "a")
+    book.release(None, "b")
     assert book.add(make_lease("c", "request")) is None, "nothing is left to take the place of"
     book.check_integrity()
 
@@ -177,8 +178,23 @@ def test_a_second_plan_that_is_refused_leaves_the_first_alone(book: LeaseBook) -
 
 def test_equal_request_ids_of_two_namespaces_are_two_requests(book: LeaseBook) -> None:
     book.add(make_lease("a", "request"))
-    assert book.add(make_lease("b", "request", of=replace(NAMESPACE, name="other"))) is None
+    assert book.add(make_lease("b", "request", of=namespace(salt="other"))) is None
     assert len(book) == 2
+
+
+def test_the_lease_of_another_owner_is_as_unknown_as_none(book: LeaseBook) -> None:
+    mine = replace(make_lease("a", "request"), owner="mine")
+    book.add(mine)
+    for owner in ("other", None):
+        assert book.add(replace(make_lease(f"of {owner}", "request"), owner=owner)) is None
+        for verb in (book.release, lambda owner, lease_id: book.use(owner, lease_id).__enter__()):
+            with pytest.raises(UnknownLeaseError) as foreign:
+                verb(owner, "a")
+            with pytest.raises(UnknownLeaseError) as absent:
+                verb(owner, "b")
+            assert str(foreign.value).replace("a", "b") == str(absent.value)
+    assert book.release("mine", "a") is mine
+    book.check_integrity()
 
 
 def test_a_lease_lives_its_time_from_its_last_use(book: LeaseBook, clock: ManualClock) -> None:
@@ -209,15 +225,15 @@ def test_only_what_is_over_ends(book: LeaseBook, clock: ManualClock) -> None:
 def test_a_lease_that_is_over_can_still_be_released(book: LeaseBook, clock: ManualClock) -> None:
     book.add(make_lease("a"))
     clock.advance(61)
-    assert book.release("a").lease_id == "a"
+    assert book.release(None, "a").lease_id == "a"
     for lease_id in ("a", "never given"):
         with pytest.raises(UnknownLeaseError):
-            book.release(lease_id)
+            book.release(None, lease_id)
 
 
 def test_a_lease_in_use_does_not_end_however_late(book: LeaseBook, clock: ManualClock) -> None:
     book.add(make_lease("a", holds=[(hold := OpenHold(1))]))
-    with book.use("a"):
+    with book.use(None, "a"):
         clock.advance(1000)
         assert book.expire() == []
         assert is_there(book, "a"), "it lives for everybody"
@@ -229,9 +245,9 @@ def test_a_lease_in_use_does_not_end_however_late(book: LeaseBook, clock: Manual
 
 def test_a_lease_released_in_use_is_let_go_after_the_last_use(book: LeaseBook) -> None:
     book.add(make_lease("a", holds=[(hold := OpenHold(3))]))
-    with book.use("a"):
-        with book.use("a"):
-            book.release("a")
+    with book.use(None, "a"):
+        with book.use(None, "a"):
+            book.release(None, "a")
             assert (len(book), book.records) == (0, 0)
             assert not is_there(book, "a")
         assert hold.is_held
@@ -241,7 +257,7 @@ def test_a_lease_released_in_use_is_let_go_after_the_last_use(book: LeaseBook) -
 
 def test_a_lease_whose_place_was_taken_in_use_is_let_go_after_it(book: LeaseBook) -> None:
     book.add(make_lease("a", "request", holds=[(first := OpenHold(3))]))
-    with book.use("a"):
+    with book.use(None, "a"):
         book.add(make_lease("b", "request", holds=[(second := OpenHold(2))]))
         assert first.is_held
     assert not first.is_held
@@ -252,7 +268,7 @@ def test_a_lease_whose_place_was_taken_in_use_is_let_go_after_it(book: LeaseBook
 
 def test_a_use_that_fails_ends_all_the_same(book: LeaseBook, clock: ManualClock) -> None:
     book.add(make_lease("a", holds=[(hold := OpenHold(1))]))
-    with pytest.raises(KeyError), book.use("a"):
+    with pytest.raises(KeyError), book.use(None, "a"):
         raise KeyError
     clock.advance(60)
     assert len(book.expire()) == 1
@@ -263,7 +279,7 @@ def test_a_stop_ends_everything(book: LeaseBook) -> None:
     holds = [OpenHold(1), OpenHold(1)]
     book.add(make_lease("a", holds=[holds[0]]))
     book.add(make_lease("b", snapshot=holds[1]))
-    with book.use("a"):
+    with book.use(None, "a"):
         assert {lease.lease_id for lease in book.release_all()} == {"a", "b"}
         assert [hold.is_held for hold in holds] == [True, False]
     assert not holds[0].is_held
@@ -321,9 +337,9 @@ def test_threads_that_plan_fetch_release_and_expire_leave_nothing_behind(clock: 
         else:
             try:
                 if what == "release":
-                    book.release(random.choice(mine[-4:]))
+                    book.release(None, random.choice(mine[-4:]))
                 else:
-                    with book.use(random.choice(mine[-4:])) as lease:
+                    with book.use(None, random.choice(mine[-4:])) as lease:
                         (hold,) = lease.blocks
                         assert all(isinstance(found, Loaded) for found in hold.read(0, len(hold.entries)))
             except UnknownLeaseError:

@@ -8,6 +8,7 @@ import pytest
 
 from kvshelf_client.frames import FrameHeader, FrameKind, checksum_of
 from kvshelf_client.words import Provenance, RecordClass
+from service.access import ANYBODY
 from service.leases.lease import Lease, RanPlan
 from service.namespaces import Namespace, NamespaceSpec
 from service.planner import Ran, judge_store
@@ -32,7 +33,7 @@ def register(parts: Parts, profile: str = V41, shards: int = 1) -> Namespace:
     spec = NamespaceSpec(
         "tenant", "model", "1", get_profile(profile).miniature(1), block_tokens=BLOCK, shards=shards, salt=profile
     )
-    return parts.namespaces.register(profile.partition("/")[0], spec)[0]
+    return parts.namespaces.register(ANYBODY, profile.partition("/")[0], spec)[0]
 
 
 def lose(parts: Parts, namespace: Namespace, number: int, shard: int = 0) -> None:
@@ -46,7 +47,7 @@ def lose(parts: Parts, namespace: Namespace, number: int, shard: int = 0) -> Non
 
 def claim(parts: Parts, namespace: Namespace, plan_id: str, end_tokens: int) -> object:
     """What becomes of a block that is claimed to be exact after a plan."""
-    return judge_store(namespace.layout, ran_plan(parts, namespace, plan_id), BLOCKS, end_tokens, EXACT)
+    return judge_store(namespace.layout, ran_plan(parts, None, namespace, plan_id), BLOCKS, end_tokens, EXACT)
 
 
 def kinds(parts: Parts, lease: Lease, shard: int | None = None) -> list[FrameKind]:
@@ -101,7 +102,7 @@ def test_after_the_fallback_of_an_exact_plan_nothing_is_exact(
     assert kinds(parts, lease) == [FrameKind.FALLBACK] + [FrameKind.BLOCK] * 7
     for plan_id in (lease.primary.plan_id, fallback_id(lease)):
         assert claim(parts, namespace, plan_id, 1024) == REPLAYED
-    _, counted = finish(parts, lease.lease_id, RanPlan.PLAN)
+    _, counted = finish(parts, None, lease.lease_id, RanPlan.PLAN)
     assert counted.mode is Mode.BOUNDED_REPLAY
 
 
@@ -170,12 +171,12 @@ def test_a_plan_that_is_not_known_supports_no_claim(parts: Parts, profile: str) 
     namespace, other = register(parts, profile), register(parts, "qwen3-8b/bf16")
     foreign = plan(parts, other, 1000).lease.primary.plan_id
     for plan_id in ("never given", foreign):
-        assert ran_plan(parts, namespace, plan_id) is UNKNOWN_PLAN
+        assert ran_plan(parts, None, namespace, plan_id) is UNKNOWN_PLAN
         for kind in RecordClass:
             assert judge_store(namespace.layout, UNKNOWN_PLAN, kind, BLOCK, EXACT) == REPLAYED
-    assert ran_plan(parts, namespace, None) is None
+    assert ran_plan(parts, None, namespace, None) is None
     mine = plan(parts, namespace, 1000).lease.primary.plan_id
-    assert ran_plan(parts, namespace, mine) == Ran(0, True, 0, 0)
+    assert ran_plan(parts, None, namespace, mine) == Ran(0, True, 0, 0)
 
 
 def is_there(parts: Parts, namespace: Namespace, number: int, shard: int = 0) -> bool:

@@ -4,6 +4,7 @@ import pytest
 
 from kvshelf_client.frames import HEADER_BYTES, FrameAssembler, FrameKind, checksum_of
 from kvshelf_client.words import MissReason, RecordClass
+from service.access import ANYBODY
 from service.leases.book import UnknownLeaseError
 from service.leases.lease import RanPlan
 from service.namespaces import Namespace, NamespaceSpec
@@ -24,7 +25,7 @@ LLAMA = "llama-3-8b/bf16"
 def register(parts: Parts, profile: str = LLAMA, *, bytes_per_token: int = 1, shards: int = 1) -> Namespace:
     small = get_profile(profile).miniature(bytes_per_token)
     spec = NamespaceSpec("tenant", "model", "1", small, block_tokens=BLOCK, shards=shards)
-    return parts.namespaces.register("test", spec)[0]
+    return parts.namespaces.register(ANYBODY, "test", spec)[0]
 
 
 def records_in(batch: list[Payload], record_bytes: int) -> int:
@@ -159,7 +160,7 @@ def test_a_lease_that_is_released_on_the_way_leaves_misses(parts: Parts, long: N
     stream = open_stream(parts, lease)
     sent = next(stream.batches)
     assert records_in(sent, long.shard_block_bytes) == 2
-    finish(parts, lease.lease_id, RanPlan.COLD)
+    finish(parts, None, lease.lease_id, RanPlan.COLD)
     assert parts.blocks.usage().pinned_bytes == 0
     assert misses_of(stream, sent) == GONE
     assert parts.blocks.usage().pinned_bytes == 0
@@ -168,7 +169,7 @@ def test_a_lease_that_is_released_on_the_way_leaves_misses(parts: Parts, long: N
 def test_a_lease_that_ends_before_the_first_block_leaves_nothing_but_misses(parts: Parts, long: Namespace) -> None:
     lease = plan(parts, long, 1000).lease
     stream = open_stream(parts, lease)
-    finish(parts, lease.lease_id, RanPlan.COLD)
+    finish(parts, None, lease.lease_id, RanPlan.COLD)
     assert misses_of(stream, []) == [MissReason.EXPIRED] * 6
 
 
@@ -186,7 +187,7 @@ def test_a_fetch_that_nobody_reads_on_holds_no_more_than_its_lease(parts: Parts,
     next(stream.batches)
     del stream
     assert lease.users == 0
-    finish(parts, lease.lease_id, RanPlan.PLAN)
+    finish(parts, None, lease.lease_id, RanPlan.PLAN)
     assert parts.blocks.usage().pinned_bytes == 0
 
 
@@ -199,4 +200,4 @@ def test_records_that_go_while_they_are_leased_are_sent_all_the_same(parts: Part
 
 def test_an_unknown_lease_has_nothing_to_fetch(parts: Parts) -> None:
     with pytest.raises(UnknownLeaseError):
-        open_fetch(parts, "never given", None, lambda lease: b"")
+        open_fetch(parts, None, "never given", None, lambda lease: b"")

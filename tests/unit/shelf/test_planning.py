@@ -58,7 +58,7 @@ def test_a_plan_beyond_the_limits_holds_nothing(tmp_path: Path, limits: dict[str
     with pytest.raises(LeaseLimitError):
         plan(parts, namespace, 1100)
     assert (parts.blocks.usage().pinned_bytes, parts.snapshots.usage().pinned_bytes) == before
-    finish(parts, held.lease_id, RanPlan.PLAN)
+    finish(parts, None, held.lease_id, RanPlan.PLAN)
     parts.close()
 
 
@@ -92,7 +92,7 @@ def test_a_request_that_ends_renews_its_blocks_even_when_it_was_counted_before(
     for wait_hours in (0, 0.9):
         clock.advance(wait_hours * HOUR_SECONDS)
         lease = plan(parts, namespace, 1100, request_id="request").lease
-        finish(parts, lease.lease_id, RanPlan.PLAN)
+        finish(parts, None, lease.lease_id, RanPlan.PLAN)
     assert parts.metrics.registry.get_sample_value("kvshelf_requests_total") == 1
     clock.advance(71.5 * HOUR_SECONDS)
     assert plan(parts, namespace, 1100).lease.hit_tokens == 896, "72.4 hours after the first use"
@@ -108,7 +108,7 @@ def test_a_plan_that_was_replaced_has_used_nothing(parts: Parts, clock: ManualCl
     clock.advance(71 * HOUR_SECONDS)
     plan(parts, namespace, 1100, request_id="request")
     last = plan(parts, namespace, 1100, request_id="request").lease
-    finish(parts, last.lease_id, RanPlan.COLD)
+    finish(parts, None, last.lease_id, RanPlan.COLD)
     upkeep_step(parts)
     clock.advance(2 * HOUR_SECONDS)
     assert plan(parts, namespace, 1100).lease.hit_tokens == 0
@@ -173,7 +173,7 @@ def test_keys_of_what_the_engine_holds_count(asked: tuple[Parts, AskedTier]) -> 
     assert (lease.records, len(lease.keys)) == (0, 30)
     with pytest.raises(LeaseLimitError):
         plan(parts, namespace, 200, hbm_tokens=128, hbm_exact_tokens=128, hbm_state=True)
-    finish(parts, lease.lease_id, RanPlan.PLAN)
+    finish(parts, None, lease.lease_id, RanPlan.PLAN)
     plan(parts, namespace, 200, hbm_tokens=128, hbm_exact_tokens=128, hbm_state=True)
 
 
@@ -183,7 +183,7 @@ class HastyBook(LeaseBook):
     def add(self, lease: Lease) -> Lease | None:
         """See :meth:`LeaseBook.add`."""
         earlier = super().add(lease)
-        self.release(lease.lease_id)
+        self.release(None, lease.lease_id)
         return earlier
 
 
@@ -210,13 +210,13 @@ def test_a_plan_is_not_forgotten_while_its_lease_lives(
     lease = plan(parts, namespace, 1100).lease
     for _ in range(5):
         clock.advance(59.9)
-        with parts.leases.use(lease.lease_id):
+        with parts.leases.use(None, lease.lease_id):
             pass
         upkeep_step(parts)
     clock.advance(max(60.0, memory_seconds) - 0.1)
     for answer in lease.answers:
-        assert parts.plans.get(answer.plan_id) is not None
+        assert parts.plans.get((None, answer.plan_id)) is not None
     assert len(lease.answers) == 2
     clock.advance(0.1)
-    assert parts.plans.get(lease.primary.plan_id) is None
+    assert parts.plans.get((None, lease.primary.plan_id)) is None
     parts.close()
