@@ -202,13 +202,15 @@ class _Collected:
         self._open = Frame(header, bytearray(header.length_bytes))
         return memoryview(self._open.payload)
 
-    def end(self) -> None:
+    def end(self) -> bool:
         if self._open is None:
             raise FrameError("no frame was begun")
         header, payload = self._open
-        if header.miss is None and checksum_of(payload) != header.checksum:
+        is_sound = header.miss is not None or checksum_of(payload) == header.checksum
+        if not is_sound:
             header = header._replace(miss=MissReason.CORRUPT)
         self.frames.append(Frame(header, payload))
+        return is_sound
 
 
 def fallback_of(frame: Frame) -> Resume:

@@ -27,8 +27,11 @@ class Sink(Protocol):
         """
         ...
 
-    def end(self) -> None:
-        """The payload is there, whole. It is checked now. Raises as :meth:`begin`."""
+    def end(self) -> bool:
+        """The payload is there, whole. It is checked now: returns whether it is what its header says.
+
+        It is not an error if it is not; a transport may tell the service of it. Raises as :meth:`begin`.
+        """
         ...
 
 
