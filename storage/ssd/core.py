@@ -10,6 +10,7 @@ from storage.ssd.batch import Dropped
 from storage.ssd.format import ID_BYTES
 from storage.ssd.gate import Gate
 from storage.ssd.index import Index
+from storage.ssd.medium import Medium, is_no_space
 from storage.ssd.pins import Pins
 from storage.ssd.quarantine import Quarantine
 from storage.ssd.rows import Slot
@@ -22,7 +23,7 @@ _LOW_SHARDS = [shard.to_bytes(2, "big") for shard in range(256)]
 
 @dataclass(slots=True, kw_only=True)
 class Core:
-    """The tier's state. ``is_up`` is whether the last operation on the medium succeeded."""
+    """The tier's state."""
 
     name: str
     ttl_seconds: float
@@ -35,7 +36,7 @@ class Core:
     ghosts: Ghosts
     observer: TierObserver
     gate: Gate
-    is_up: bool = True
+    medium: Medium
 
     def now(self) -> float:
         """The tier's time in seconds; never goes back."""
@@ -51,9 +52,12 @@ class Core:
 
     def fault(self, kind: str) -> None:
         """Something failed and is answered as a miss or an outcome."""
-        if kind == "io":
-            self.is_up = False
         self.observer.fault(self.name, kind)
+
+    def write_failed(self, error: Exception) -> None:
+        """A write, a sync or a commit failed and is answered as an outcome."""
+        self.medium.write_failed(error)
+        self.fault("full" if is_no_space(error) else "io")
 
     def report(self, dropped: Iterable[Dropped]) -> None:
         """Records have left the index: remember why, and tell the observer."""

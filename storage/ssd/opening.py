@@ -13,6 +13,7 @@ from storage.ssd.core import Core
 from storage.ssd.format import UnusableDirectoryError, open_format
 from storage.ssd.gate import Gate
 from storage.ssd.index import Index
+from storage.ssd.medium import Medium
 from storage.ssd.pins import Pins
 from storage.ssd.quarantine import Quarantine
 from storage.ssd.segments import SegmentFiles
@@ -75,19 +76,20 @@ def open_core(
     with damage_in_words(directory):
         index = Index(directory / "index", map_bytes(budget_bytes), clock)
     files = make_files(directory / "segments")
-    pins = Pins()
+    pins, medium = Pins(), Medium(name, directory, clock, observer, spare_bytes=size)
     core = Core(
         name=name,
         ttl_seconds=ttl_seconds,
         index=index,
         files=files,
         pins=pins,
-        space=Space(index, files, pins, clock, budget_bytes=budget_bytes, segment_bytes=size),
+        space=Space(index, files, pins, clock, medium, budget_bytes=budget_bytes, segment_bytes=size),
         touches=Touches(_TOUCH_LIMIT, _TOUCH_FLUSH_AT),
         quarantine=Quarantine(),
         ghosts=Ghosts(ghost_limit),
         observer=observer,
         gate=Gate(name),
+        medium=medium,
     )
     try:
         with damage_in_words(directory):
@@ -106,5 +108,8 @@ def _reconcile(core: Core) -> None:
         for number in sizes.keys() - index.segments.rows.keys():
             core.files.remove(number)
             del sizes[number]
-    if index.is_damaged or sizes != {number: row.size_bytes for number, row in index.segments.rows.items()}:
+    lost = [number for number, row in index.segments.rows.items() if sizes.get(number) != row.size_bytes]
+    if lost:
+        core.medium.notice("segments_lost", segments=len(lost), first=min(lost))
+    if index.is_damaged or lost:
         repair(core, sizes)

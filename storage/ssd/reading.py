@@ -10,10 +10,14 @@ from kvshelf_client.words import MissReason, Provenance
 from storage.base import Entry, Loaded, Miss, RecordId
 from storage.ssd.core import Core, id_bytes_of, pack_id
 from storage.ssd.format import HEADER_BYTES, PAGE_BYTES, RecordHeader
+from storage.ssd.quarantine import Note
 from storage.ssd.rows import unpack_slot
 from storage.ssd.segments import SegmentFiles
 
 _PROVENANCES = {int(one): one for one in Provenance}
+TOLD_DIGITS = 12
+"""How much of a key is told to anybody, in hexadecimal digits."""
+
 _TRIES = 64
 _LAST_USED = Entry._fields.index("last_used_at")
 
@@ -76,7 +80,8 @@ class Reader:
             flushes = core.touches.flushes
             try:
                 values = core.index.read(keys)
-            except (lmdb.Error, OSError):
+            except (lmdb.Error, OSError) as error:
+                core.medium.read_failed(error)
                 core.fault("io")
                 break
             found = self._judge(ids, keys, values)
@@ -111,12 +116,15 @@ class Reader:
         core = self._core
         try:
             data = read_record(core.files, entry, spot)
-        except OSError:
+        except OSError as error:
             core.fault("io")
+            if core.medium.read_failed(error):
+                return self._condemn(entry.id, (entry.generation, *spot), f"{error.strerror}")
             return Miss(entry.id, MissReason.TIER_DOWN)
-        core.is_up = True
+        if core.medium.bad_in_a_row:
+            core.medium.read_well()
         if data is None:
-            return self._condemn(entry.id, (entry.generation, *spot))
+            return self._condemn(entry.id, (entry.generation, *spot), "its bytes are not those that were written")
         core.observer.moved(core.name, "read", entry.length_bytes)
         return Loaded(entry, memoryview(data)[HEADER_BYTES:])
 
@@ -134,7 +142,7 @@ class Reader:
             if known is None or known[0] != value:
                 known = _decode(record_id, key, value)
                 if known is None:
-                    entries.append(self._condemn(record_id, None))
+                    entries.append(self._condemn(record_id, None, "its index entry is damaged"))
                     continue
                 decoded[key] = known
             _, used_at, entry, spot = known
@@ -153,9 +161,14 @@ class Reader:
             self._decoded = {}
         return Found(entries, spots)
 
-    def _condemn(self, record_id: RecordId, note: tuple[int, int, int] | None) -> Miss:
+    def _condemn(self, record_id: RecordId, note: Note, why: str) -> Miss:
         if self._core.quarantine.add(pack_id(record_id), note):
             self._core.fault("corrupt")
+            _, segment, page = note or (0, 0, 0)
+            key = record_id.key.hex()[:TOLD_DIGITS]
+            self._core.medium.notice(
+                "record_corrupt", key=key, shard=record_id.shard, why=why, segment=segment, page=page
+            )
             self._settle()
         return Miss(record_id, MissReason.CORRUPT)
 

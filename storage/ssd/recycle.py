@@ -13,10 +13,10 @@ from storage.ssd.batch import Batch
 from storage.ssd.core import Core, record_id_of
 from storage.ssd.format import PAGE_BYTES, padded_bytes
 from storage.ssd.reading import read_record
-from storage.ssd.repair import rebuild_accounts
 from storage.ssd.rows import USED, SegmentState, Slot
 from storage.ssd.sizing import WhenFull
 from storage.ssd.space import RESERVE
+from storage.ssd.upkeep import repair
 
 _ZEROS = bytes(PAGE_BYTES)
 _SWEEPS_PER_TTL = 200
@@ -221,7 +221,8 @@ class Recycler:
     def _read(self, row: Row) -> bytes | None:
         try:
             data = read_record(self._core.files, row.entry(), (row.slot.segment, row.slot.page))
-        except OSError:
+        except OSError as error:
+            self._core.medium.read_failed(error)
             self._core.fault("io")
             return None
         if data is None:
@@ -232,7 +233,7 @@ class Recycler:
         batch.commit()
         self._core.report(batch.dropped)
         if self._core.index.is_damaged:
-            self._core.report(rebuild_accounts(self._core.index))
+            repair(self._core)
 
 
 def _recently_used(rows: list[Row], limit_bytes: float) -> list[Row]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from storage.base import Payload
-from storage.ssd.format import sync_directory
+from storage.ssd.format import PAGE_BYTES, sync_directory
 
 _OPEN_FILES = 256
 _BUFFERS_PER_CALL = 1023
@@ -102,6 +102,17 @@ class SegmentFiles:
     def open_to_read(self, number: int) -> int:
         """A new descriptor of a segment that cannot write it; the caller closes it. Raises OSError."""
         return os.open(self.path(number), os.O_RDONLY | os.O_CLOEXEC)
+
+    def probe(self) -> None:
+        """Write, sync and remove a page beside the segments, to see whether that can be done. Raises OSError."""
+        path = self.directory / "probe"
+        try:
+            with path.open("wb") as file:
+                file.write(bytes(PAGE_BYTES))
+                file.flush()
+                os.fdatasync(file.fileno())
+        finally:
+            path.unlink(missing_ok=True)
 
     def sync(self) -> None:
         """Make every write durable. Raises OSError; what was not synced by then is in doubt for good."""

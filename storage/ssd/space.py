@@ -1,6 +1,5 @@
 """Where the next record goes, and how many segments the budget allows."""
 
-import errno
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import NamedTuple
@@ -9,6 +8,7 @@ from storage.clock import Clock
 from storage.ssd.batch import Batch
 from storage.ssd.format import PAGE_BYTES
 from storage.ssd.index import Index
+from storage.ssd.medium import Medium, is_no_space
 from storage.ssd.pins import Pins
 from storage.ssd.segments import SegmentFiles
 from storage.ssd.sizing import MIN_SEGMENTS, index_margin_bytes
@@ -19,12 +19,6 @@ RESERVE = 1
 _GROW_AGAIN_SECONDS = 30.0
 _INDEX_PART = 64
 _LOOSE_FACTOR = 2
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT}
-
-
-def is_no_space(error: Exception) -> bool:
-    """Whether an error says that the file system has no room left."""
-    return isinstance(error, OSError) and error.errno in _NO_SPACE
 
 
 class Place(NamedTuple):
@@ -47,18 +41,27 @@ class Space:
         files: their files.
         pins: who holds them.
         clock: when to ask a full file system again.
+        medium: told when it is full.
         budget_bytes: what files and index may take together.
         segment_bytes: the size of new segments.
     """
 
     def __init__(
-        self, index: Index, files: SegmentFiles, pins: Pins, clock: Clock, *, budget_bytes: int, segment_bytes: int
+        self,
+        index: Index,
+        files: SegmentFiles,
+        pins: Pins,
+        clock: Clock,
+        medium: Medium,
+        *,
+        budget_bytes: int,
+        segment_bytes: int,
     ) -> None:
         self._index, self._files, self._pins = index, files, pins
         self.budget_bytes = budget_bytes
         self.segment_bytes = segment_bytes
         self._margin_bytes = index_margin_bytes(budget_bytes)
-        self._clock = clock
+        self._clock, self._medium = clock, medium
         self._grow_after = 0.0
 
     def used_bytes(self) -> int:
@@ -124,6 +127,7 @@ class Space:
         except OSError as error:
             if not is_no_space(error):
                 raise
+            self._medium.no_space()
             self._grow_after = self._clock.monotonic() + _GROW_AGAIN_SECONDS
             return False
         with Batch(self._index) as batch:

@@ -31,7 +31,7 @@ from storage.ssd.reading import Reader
 from storage.ssd.recycle import Recycler
 from storage.ssd.segments import SegmentFiles
 from storage.ssd.sizing import WhenFull
-from storage.ssd.upkeep import drop_quarantined, write_touches
+from storage.ssd.upkeep import drop_quarantined, try_medium, write_touches
 from storage.ssd.writing import Writer, is_sound
 
 SEGMENTS_PER_STEP = 4
@@ -154,8 +154,8 @@ class SsdTier(Tier):
         with self._core.gate, self._lock:
             try:
                 return self._delete(keys, cause)
-            except (lmdb.Error, OSError):
-                self._core.fault("io")
+            except (lmdb.Error, OSError) as error:
+                self._core.write_failed(error)
                 return 0
 
     def maintain(self) -> None:
@@ -164,6 +164,7 @@ class SsdTier(Tier):
         with core.gate:
             try:
                 with self._lock:
+                    try_medium(core)
                     drop_quarantined(core)
                 while self._write_touches():
                     pass
@@ -176,8 +177,8 @@ class SsdTier(Tier):
                 with self._lock:
                     core.files.sync()
                     core.index.sync()
-            except (lmdb.Error, OSError):
-                core.fault("io")
+            except (lmdb.Error, OSError) as error:
+                core.write_failed(error)
 
     def usage(self) -> Usage:
         """See :meth:`Tier.usage`. ``pinned_bytes`` are those of the segments that holds keep from being reused."""
@@ -194,8 +195,12 @@ class SsdTier(Tier):
             )
 
     def is_up(self) -> bool:
-        """Whether the last operation on the medium succeeded."""
-        return self._core.is_up and not self._core.gate.is_closed
+        """Whether the last read of index or segments succeeded."""
+        return self._core.medium.unreadable is None and not self._core.gate.is_closed
+
+    def trouble(self) -> str | None:
+        """See :meth:`Tier.trouble`."""
+        return self._core.medium.trouble()
 
     def check_integrity(self) -> None:
         """Read the whole index (no payloads) and compare it with the accounts and the files."""
@@ -212,13 +217,13 @@ class SsdTier(Tier):
                 while write_touches(self._core):
                     pass
                 self._core.files.sync()
-            except (lmdb.Error, OSError):
-                self._core.fault("io")
+            except (lmdb.Error, OSError) as error:
+                self._core.write_failed(error)
             self._core.files.close()
             try:
                 self._core.index.close()
-            except lmdb.Error:
-                self._core.fault("io")
+            except lmdb.Error as error:
+                self._core.write_failed(error)
 
     def _fit_budget(self, directory: Path) -> None:
         try:
@@ -255,7 +260,7 @@ class SsdTier(Tier):
         if self._lock.acquire(blocking=False):
             try:
                 drop_quarantined(self._core)
-            except (lmdb.Error, OSError):
-                self._core.fault("io")
+            except (lmdb.Error, OSError) as error:
+                self._core.write_failed(error)
             finally:
                 self._lock.release()

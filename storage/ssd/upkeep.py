@@ -28,6 +28,26 @@ def write_touches(core: Core) -> bool:
     return len(touches) == _TOUCHES_PER_COMMIT
 
 
+def try_medium(core: Core) -> None:
+    """After trouble with the medium, see whether it is over: write, sync, commit, and read the index.
+
+    Raises:
+        OSError: no file can be written.
+        lmdb.Error: the index cannot be written.
+    """
+    medium = core.medium
+    medium.look_for_space()
+    if medium.unwritable is None and medium.unreadable is None:
+        return
+    core.files.probe()
+    with Batch(core.index) as batch:
+        batch.commit()
+    core.index.sync()
+    medium.written()
+    if not medium.bad_in_a_row:
+        medium.read_well()
+
+
 def drop_quarantined(core: Core) -> None:
     """Take what readers found damaged out of the index.
 
@@ -56,4 +76,5 @@ def repair(core: Core, sizes: dict[int, int] | None = None) -> list[Dropped]:
     """
     dropped = rebuild_accounts(core.index, sizes)
     core.report(dropped)
+    core.medium.notice("index_repaired", records=core.index.segments.live_records, lost=len(dropped))
     return dropped

@@ -16,11 +16,12 @@ from storage.ssd.batch import Batch
 from storage.ssd.commit_queue import Call
 from storage.ssd.core import Core, id_bytes_of
 from storage.ssd.format import PAGE_BYTES, RecordHeader, padded_bytes
+from storage.ssd.medium import is_no_space
 from storage.ssd.quarantine import note_of
 from storage.ssd.recycle import Recycler
 from storage.ssd.rows import Slot, unpack_slot
 from storage.ssd.sizing import WhenFull
-from storage.ssd.space import Place, is_no_space
+from storage.ssd.space import Place
 from storage.ssd.upkeep import drop_quarantined, write_touches
 
 _ZEROS = bytes(PAGE_BYTES)
@@ -101,16 +102,12 @@ class Writer:
             self._prepare(items)
             return self._commit(items, durable)
         except lmdb.MapFullError:
-            return self._failed(items, WriteOutcome.FULL, "full")
+            self._core.fault("full")
+            return _all(items, WriteOutcome.FULL)
         except (lmdb.Error, OSError) as error:
             self._abandon_segment()
-            if isinstance(error, lmdb.DiskError) or is_no_space(error):
-                return self._failed(items, WriteOutcome.FULL, "full")
-            return self._failed(items, WriteOutcome.TIER_DOWN, "io")
-
-    def _failed(self, items: list[_Item], outcome: WriteOutcome, kind: str) -> list[WriteResult]:
-        self._core.fault(kind)
-        return [WriteResult(item.record.id, outcome) for item in items]
+            self._core.write_failed(error)
+            return _all(items, WriteOutcome.FULL if is_no_space(error) else WriteOutcome.TIER_DOWN)
 
     def _abandon_segment(self) -> None:
         """After a failed write or sync: what the active segment holds beyond its last sync is in doubt, so leave it."""
@@ -121,8 +118,8 @@ class Writer:
             with Batch(self._core.index) as batch:
                 batch.seal_segment(active)
                 batch.commit()
-        except (lmdb.Error, OSError):
-            self._core.fault("io")
+        except (lmdb.Error, OSError) as error:
+            self._core.write_failed(error)
 
     def _prepare(self, items: list[_Item]) -> None:
         """Write what readers left to the writer, and make room for what is new among the items."""
@@ -167,7 +164,8 @@ class Writer:
                 batch.commit()
         if durable:
             core.index.sync()
-        core.is_up = True
+        if outcomes & _WRITTEN:
+            core.medium.written()
         self._tell(items, results, batch)
         return results
 
@@ -230,6 +228,10 @@ class Writer:
             batch.drop(id_bytes, old, "corrupt")
             return None
         return old
+
+
+def _all(items: Sequence[_Item], outcome: WriteOutcome) -> list[WriteResult]:
+    return [WriteResult(item.record.id, outcome) for item in items]
 
 
 def _add_to_run(runs: list[_Run], place: Place, item: _Item, slot: Slot) -> None:

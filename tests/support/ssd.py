@@ -1,6 +1,7 @@
 """Helpers of the tests that look at the SSD tier's own promises."""
 
 import errno
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -69,6 +70,22 @@ class SsdShelf:
         return sum(path.stat().st_blocks * 512 for path in self.directory.rglob("*"))
 
 
+class Device:
+    """Makes the faulty files of one tier, and keeps hold of them."""
+
+    def __init__(self) -> None:
+        self.made: list[FaultySegmentFiles] = []
+
+    def __call__(self, directory: Path) -> "FaultySegmentFiles":
+        self.made.append(FaultySegmentFiles(directory))
+        return self.made[-1]
+
+    @property
+    def files(self) -> "FaultySegmentFiles":
+        """The files of the tier that was opened last."""
+        return self.made[-1]
+
+
 def fill(tier: SsdTier, start: int, count: int, *, size: int = BLOCK_BYTES, batch: int = 8) -> None:
     """Store records ``start`` to ``start + count``; every one must be stored."""
     for first in range(start, start + count, batch):
@@ -96,6 +113,8 @@ class FaultySegmentFiles(SegmentFiles):
     """Segment files of a device that fails on demand: every operation in ``failing`` raises OSError."""
 
     failing: frozenset[str] = frozenset()
+    bad_places: frozenset[tuple[int, int]] = frozenset()
+    """Segment and offset of records that cannot be read."""
     code: int = errno.EIO
 
     @contextmanager
@@ -119,6 +138,8 @@ class FaultySegmentFiles(SegmentFiles):
     def read(self, number: int, offset: int, size_bytes: int) -> bytes:
         """See :meth:`SegmentFiles.read`."""
         self._fail("read")
+        if (number, offset) in self.bad_places:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         return super().read(number, offset, size_bytes)
 
     def write(self, number: int, offset: int, buffers: "list[Payload]") -> None:  # type: ignore[override]
@@ -127,6 +148,12 @@ class FaultySegmentFiles(SegmentFiles):
             super().write(number, offset, buffers[: len(buffers) // 2])
         self._fail("write")
         super().write(number, offset, buffers)
+
+    def probe(self) -> None:
+        """See :meth:`SegmentFiles.probe`."""
+        self._fail("write")
+        self._fail("sync")
+        super().probe()
 
     def sync(self) -> None:
         """See :meth:`SegmentFiles.sync`."""
