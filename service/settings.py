@@ -91,7 +91,10 @@ class PoolSettings(_Group):
         300.0, gt=0, le=MAX_SECONDS, description="Life of a snapshot from its last use; 5 min by default."
     )
     timeout_seconds: float = Field(
-        0.2, gt=0, le=10, description="Longest wait for Redis in one step; past it the snapshot is a miss."
+        0.2, gt=0, le=10, description="Longest wait for Redis in one round; past it the snapshot is a miss."
+    )
+    request_seconds: float = Field(
+        0.25, gt=0, le=60, description="Longest wait of one request for Redis, in all its rounds together."
     )
 
 

@@ -150,7 +150,9 @@ class TierObserver(Protocol):
         ...
 
     def fault(self, tier: str, kind: str) -> None:
-        """Something failed and was answered as a miss: kind ``io`` | ``timeout`` | ``corrupt`` | ``full``."""
+        """Something failed and was answered as a miss: kind ``io`` | ``timeout`` | ``corrupt`` | ``full``,
+        and of a server ``unreachable`` | ``denied`` | ``refused``.
+        """
         ...
 
     def noticed(self, tier: str, event: str, facts: Mapping[str, Fact]) -> None:

@@ -1,4 +1,4 @@
-"""A circuit breaker around a tier: after a few faults in a row nobody waits for the tier until it is well again."""
+"""A circuit breaker around a tier: after a few faults nobody waits for the tier until it is well again."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar

@@ -1,6 +1,7 @@
 """A circuit breaker: the states, and what moves between them. Knows nothing of tiers."""
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from enum import StrEnum
 
@@ -18,16 +19,22 @@ class BreakerState(StrEnum):
     """One call is on its way to see how the tier is; the others are answered at once."""
 
 
+WINDOW_CALLS = 8
+"""How many of the last calls count."""
+
+
 class Breaker:
     """Decides which calls are made, from how the earlier ones went. Thread-safe.
 
-    ``faults_to_open`` faults in a row open it. After a delay the next call is let through as a probe: when that goes
-    well the breaker closes, else it opens again for twice as long, up to ``max_delay_seconds``. Calls that began before
-    the last change of state say nothing about the new one, and are not counted.
+    ``faults_to_open`` faults among the last ``WINDOW_CALLS`` calls open it: a tier that is slow serves every other call
+    and is in trouble all the same. After a delay the next call is let through as a probe: when that goes well the
+    breaker closes, else it opens again. Each time the delay is twice as long, up to ``max_delay_seconds``, until a
+    whole window went well. Calls that began before the last change of state say nothing about the new one, and are not
+    counted.
 
     Args:
         clock: for the delays (monotonic).
-        faults_to_open: at least 1.
+        faults_to_open: from 1 to ``WINDOW_CALLS``.
         first_delay_seconds: how long it is open the first time.
         max_delay_seconds: the longest it stays open without a probe.
         jitter: numbers in [0, 1); each delay is cut by up to a fifth of itself, so that many services do not probe
@@ -43,8 +50,10 @@ class Breaker:
         max_delay_seconds: float,
         jitter: Callable[[], float],
     ) -> None:
-        if faults_to_open < 1 or not 0 < first_delay_seconds <= max_delay_seconds:
-            raise ValueError("faults_to_open is at least 1, and 0 < first_delay_seconds <= max_delay_seconds")
+        if not 1 <= faults_to_open <= WINDOW_CALLS or not 0 < first_delay_seconds <= max_delay_seconds:
+            raise ValueError(
+                f"faults_to_open is from 1 to {WINDOW_CALLS}, and 0 < first_delay_seconds <= max_delay_seconds"
+            )
         self._clock = clock
         self._faults_to_open = faults_to_open
         self._first_delay_seconds = first_delay_seconds
@@ -53,8 +62,8 @@ class Breaker:
         self._lock = threading.Lock()
         self._state = BreakerState.CLOSED
         self._turn = 0
-        self._faults = 0
-        self._delay_seconds = first_delay_seconds
+        self._window: deque[bool] = deque(maxlen=WINDOW_CALLS)
+        self._next_delay_seconds = first_delay_seconds
         self._probe_at = 0.0
 
     @property
@@ -78,23 +87,24 @@ class Breaker:
         with self._lock:
             if turn != self._turn or (is_well is None and self._state is BreakerState.CLOSED):
                 return
-            if is_well:
-                self._faults = 0
-                if self._state is BreakerState.HALF_OPEN:
-                    self._delay_seconds = self._first_delay_seconds
+            if self._state is BreakerState.HALF_OPEN:
+                if is_well:
                     self._become(BreakerState.CLOSED)
+                else:
+                    self._open()
                 return
-            self._faults += 1
-            if self._state is BreakerState.HALF_OPEN or self._faults >= self._faults_to_open:
+            self._window.append(bool(is_well))
+            if self._window.count(False) >= self._faults_to_open:
                 self._open()
+            elif len(self._window) == WINDOW_CALLS and all(self._window):
+                self._next_delay_seconds = self._first_delay_seconds
 
     def _open(self) -> None:
-        if self._state is BreakerState.HALF_OPEN:
-            self._delay_seconds = min(2 * self._delay_seconds, self._max_delay_seconds)
         self._become(BreakerState.OPEN)
-        self._probe_at = self._clock.monotonic() + self._delay_seconds * (1 - self._jitter() / 5)
+        self._probe_at = self._clock.monotonic() + self._next_delay_seconds * (1 - self._jitter() / 5)
+        self._next_delay_seconds = min(2 * self._next_delay_seconds, self._max_delay_seconds)
 
     def _become(self, state: BreakerState) -> None:
         self._state = state
         self._turn += 1
-        self._faults = 0
+        self._window.clear()

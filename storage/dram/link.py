@@ -15,6 +15,9 @@ from redis.credentials import UsernamePasswordCredentialProvider
 from redis.retry import Retry
 
 from storage.base import Payload
+from storage.clock import Clock
+from storage.dram.ailment import Ailment
+from storage.dram.bounded import Waiting, bounded
 
 Argument = bytes | int | tuple[Payload, ...]
 """One argument of a command; a tuple is sent as one string, its buffers behind each other."""
@@ -30,28 +33,50 @@ _URL_OPTIONS = {"connection_class", "db", "host", "password", "path", "port", "u
 _ABOUT_ONE_COMMAND = (exceptions.OutOfMemoryError, exceptions.ExecAbortError)
 
 
-class LinkDownError(Exception):
-    """Redis cannot be used now: unreachable, too slow, loading, read-only, or it refuses us.
+_LATE = (exceptions.TimeoutError, TimeoutError)
+_DENYING = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
+_REFUSING = (
+    exceptions.BusyLoadingError,
+    exceptions.ReadOnlyError,
+    exceptions.ResponseError,
+    exceptions.InvalidResponse,
+)
 
-    ``kind`` is ``timeout`` or ``io``. The message names the kind of error and the place, never what was sent.
+
+class LinkDownError(Exception):
+    """Redis cannot be used now; ``ailment`` says in which way.
+
+    The message names the kind of error and the place, never what was sent.
     """
 
-    def __init__(self, kind: str, message: str) -> None:
-        self.kind = kind
+    def __init__(self, ailment: Ailment, message: str) -> None:
+        self.ailment = ailment
         super().__init__(message)
 
 
 class Session:
     """One connection for as long as a conversation needs it. See :meth:`RedisLink.session`."""
 
-    def __init__(self, connection: ConnectionInterface) -> None:
+    def __init__(self, connection: ConnectionInterface, waiting: Waiting) -> None:
         self._connection = connection
+        self._waiting = waiting
 
     def ask(self, commands: Sequence[Command]) -> list[Reply]:
-        """Send commands in one go and read all their replies.
+        """Send commands in one go and read all their replies: one round, which has its time.
 
         Replies that concern one command (out of memory, wrong type, a transaction that was refused) stand in its place.
         """
+        self._waiting.begin()
+        try:
+            replies = self._exchange(commands)
+        finally:
+            self._waiting.end()
+        for reply in replies:
+            if isinstance(reply, exceptions.ResponseError) and not _is_about_one_command(reply):
+                raise reply
+        return replies
+
+    def _exchange(self, commands: Sequence[Command]) -> list[Reply]:
         self._connection.send_packed_command(pack(commands), check_health=False)
         replies: list[Reply] = []
         for _ in commands:
@@ -59,9 +84,6 @@ class Session:
                 replies.append(self._connection.read_response())
             except exceptions.ResponseError as error:
                 replies.append(error)
-        for reply in replies:
-            if isinstance(reply, exceptions.ResponseError) and not _is_about_one_command(reply):
-                raise reply
         return replies
 
 
@@ -70,27 +92,38 @@ class RedisLink:
 
     Args:
         url: ``redis://``, ``rediss://`` or ``unix://``; its query may set ``db`` and ``ssl_*`` options, nothing else.
-        timeout_seconds: longest wait for a connection, for a handshake's answer, for a buffer to be taken or for the
-            next bytes of a reply.
+        clock: for the waits (monotonic).
+        timeout_seconds: longest wait for a free connection, for a new one with its handshake, and for all replies of
+            one round. The time that bytes take at a sound rate does not count. The patience of the work that asks
+            (:mod:`storage.patience`) may make it shorter.
         max_connections: most connections open at a time; who finds none free waits ``timeout_seconds``.
-        on_fault: told the kind of every fault, ``io`` or ``timeout``.
+        on_fault: told of every fault.
 
     Raises:
         ValueError: the URL is none of these, or sets what is not its to set. The message does not quote it.
     """
 
     def __init__(
-        self, *, url: str, timeout_seconds: float, max_connections: int, on_fault: Callable[[str], None]
+        self,
+        *,
+        url: str,
+        clock: Clock,
+        timeout_seconds: float,
+        max_connections: int,
+        on_fault: Callable[[Ailment], None],
     ) -> None:
         options = _options_of(url)
         self.where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
         """Where the server is, without credentials."""
-        self.is_up = True
-        """How the last conversation ended; true before the first."""
+        self.ailment: Ailment | None = None
+        """What ended the last conversation before its time; None when nothing did, and before the first."""
+        self.is_read_only = False
+        """Whether it refused a write as a replica does, and took none since. See :meth:`try_to_write`."""
+        self._waiting = Waiting(clock, timeout_seconds)
         self._on_fault = on_fault
         self._is_closed = False
         self._pool = BlockingConnectionPool(
-            connection_class=options.pop("connection_class", Connection),
+            connection_class=bounded(options.pop("connection_class", Connection), self._waiting),
             max_connections=max_connections,
             timeout=timeout_seconds,
             **options,
@@ -116,11 +149,11 @@ class RedisLink:
         if self._is_closed:
             raise ValueError("the connection to Redis is closed")
         try:
-            connection = self._pool.get_connection()
+            connection = self._connect()
         except (exceptions.RedisError, OSError) as error:
             raise self._down(error) from None
         try:
-            yield Session(connection)
+            yield Session(connection, self._waiting)
         except (exceptions.RedisError, OSError) as error:
             connection.disconnect()
             raise self._down(error) from None
@@ -128,7 +161,7 @@ class RedisLink:
             connection.disconnect()
             raise
         else:
-            self.is_up = True
+            self.ailment = None
         finally:
             self._pool.release(connection)
 
@@ -139,17 +172,40 @@ class RedisLink:
         with self.session() as session:
             return session.ask(commands)
 
+    def try_to_write(self, key: bytes) -> None:
+        """Where it was read-only, see whether it still is, by removing a key that is not there."""
+        if self.is_read_only:
+            self.ask([(b"UNLINK", key)])
+            self.is_read_only = False
+
     def close(self) -> None:
         """Drop all connections. Safe to call twice."""
         self._is_closed = True
         self._pool.disconnect()
 
+    def _connect(self) -> ConnectionInterface:
+        """A connection that is free, or a new one; its handshake is a round of its own."""
+        self._waiting.begin()
+        try:
+            connection: ConnectionInterface = self._pool.get_connection()
+            return connection
+        finally:
+            self._waiting.end()
+
     def _down(self, error: Exception) -> LinkDownError:
-        self.is_up = False
-        is_late = isinstance(error, exceptions.TimeoutError | TimeoutError)
-        down = LinkDownError("timeout" if is_late else "io", f"{type(error).__name__} at {self.where}")
-        self._on_fault(down.kind)
-        return down
+        self.ailment = ailment_of(error)
+        self.is_read_only = self.is_read_only or isinstance(error, exceptions.ReadOnlyError)
+        self._on_fault(self.ailment)
+        return LinkDownError(self.ailment, f"{type(error).__name__} at {self.where}")
+
+
+def ailment_of(error: Exception) -> Ailment:
+    """What an error of a conversation says about the server."""
+    if isinstance(error, _LATE):
+        return Ailment.TIMEOUT
+    if isinstance(error, _DENYING):
+        return Ailment.DENIED
+    return Ailment.REFUSED if isinstance(error, _REFUSING) else Ailment.UNREACHABLE
 
 
 def pack(commands: Sequence[Command]) -> list[Payload]:

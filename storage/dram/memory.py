@@ -18,6 +18,7 @@ class ServerMemory:
         self._lock = threading.Lock()
         self._asked_at: float | None = None
         self._answer = (0, 0)
+        self._wanted_bytes = 0
 
     def read(self) -> tuple[int, int]:
         """Bytes that count against ``maxmemory``, and ``maxmemory`` (0: no limit); both 0 before the first answer.
@@ -31,6 +32,20 @@ class ServerMemory:
                 self._lock.release()
         return self._answer
 
+    @property
+    def is_full(self) -> bool:
+        """Whether Redis had no memory for a record, and has none for its like since."""
+        return self._wanted_bytes > 0
+
+    def refused(self, nbytes: int) -> None:
+        """Redis had no memory for a value of so many bytes."""
+        self._wanted_bytes = nbytes
+
+    def look_again(self) -> None:
+        """See whether a server that was full has memory again."""
+        if self.is_full:
+            self.read()
+
     def _refresh(self) -> None:
         now = self._clock.monotonic()
         if self._asked_at is not None and now - self._asked_at < AGE_SECONDS:
@@ -43,3 +58,5 @@ class ServerMemory:
         fields = dict(line.split(b":", 1) for line in reply.splitlines() if b":" in line)
         counted = int(fields.get(b"used_memory", 0)) - int(fields.get(b"mem_not_counted_for_evict", 0))
         self._answer = (counted, int(fields.get(b"maxmemory", 0)))
+        if not 0 < self._answer[1] < counted + self._wanted_bytes:
+            self._wanted_bytes = 0

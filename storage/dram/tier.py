@@ -24,9 +24,11 @@ from storage.base import (
     Tier,
     TierObserver,
     Usage,
+    WriteOutcome,
     WriteResult,
 )
-from storage.clock import Clock
+from storage.clock import Clock, SystemClock
+from storage.dram.ailment import Ailment
 from storage.dram.header import Head
 from storage.dram.hold import PoolHold
 from storage.dram.ledger import Ledger
@@ -50,7 +52,8 @@ class RedisTier(Tier):
     """Records in Redis 6.2 or later. Nothing is sent before the first call, so it may be made while Redis is away.
 
     Holds are best effort: a read finds what is there by then. Usage is of what this process stored or saw, since Redis
-    counts no payloads: of records other processes store it learns by looking them up.
+    counts no payloads: of records other processes store it learns by looking them up. A Redis that turns out to be
+    read-only, as a master that was demoted, is read from; nothing is written until upkeep finds that it takes writes.
 
     Args:
         url: ``redis://``, ``rediss://`` or ``unix://``, with credentials if need be; they show up nowhere.
@@ -59,8 +62,8 @@ class RedisTier(Tier):
         observer: who is told of it.
         name: the tier's metric label.
         prefix: what every key of this pool starts with.
-        timeout_seconds: longest wait for Redis to take or give anything. There are no retries: a call that waits in
-            vain answers ``TIER_DOWN``.
+        timeout_seconds: longest wait for Redis in one round, see :class:`storage.dram.link.RedisLink`. There are no
+            retries: a call that waits in vain answers ``TIER_DOWN``.
         max_connections: most connections open at a time; as many as threads call.
         part_bytes: payloads above this are stored in parts of this size.
         known_records: how many records are known at a time, for usage and for the reasons of misses.
@@ -93,9 +96,10 @@ class RedisTier(Tier):
         self._observer = observer or SilentObserver()
         self._link = RedisLink(
             url=url,
+            clock=SystemClock(),  # Sockets wait in real time, whatever clock dates the records.
             timeout_seconds=timeout_seconds,
             max_connections=max_connections,
-            on_fault=lambda kind: self._observer.fault(name, kind),
+            on_fault=lambda ailment: self._observer.fault(name, ailment.value),
         )
         self._ledger = Ledger(clock=clock, observer=self._observer, name=name, limit=known_records)
         self._values = Values(self._link, prefix=prefix, ttl_seconds=ttl_seconds)
@@ -109,6 +113,7 @@ class RedisTier(Tier):
             ttl_seconds=ttl_seconds,
             part_bytes=part_bytes,
             entropy=entropy,
+            on_full=self._memory.refused,
         )
         self._is_closed = False
 
@@ -136,13 +141,15 @@ class RedisTier(Tier):
 
     def write(self, records: Sequence[Record], *, durable: bool) -> list[WriteResult]:  # noqa: ARG002 - memory never is
         """See :meth:`Tier.write`. One commit a record: Redis has none for all of them that would be worth its price."""
+        if self._link.is_read_only:
+            return [WriteResult(record.id, WriteOutcome.TIER_DOWN) for record in records]
         return self._writer.write(records)
 
     def touch(self, ids: Sequence[RecordId]) -> int:
         """See :meth:`Tier.touch`. One round for records that are known; others are looked up first."""
         count = 0
         try:
-            for batch in _cut(ids, ASK_RECORDS):
+            for batch in _cut([] if self._link.is_read_only else ids, ASK_RECORDS):
                 deadline = self._clock.monotonic() + self._ttl_seconds
                 live = self._heads(batch)
                 renewed = self._values.renew(live)
@@ -160,7 +167,7 @@ class RedisTier(Tier):
         """See :meth:`Tier.delete`. While Redis is away nothing is deleted, and 0 says so."""
         count = 0
         try:
-            for batch in _cut(list(dict.fromkeys(ids)), ASK_RECORDS):
+            for batch in _cut([] if self._link.is_read_only else list(dict.fromkeys(ids)), ASK_RECORDS):
                 looked = zip(batch, self._values.look(batch), strict=True)
                 live = [(record_id, one.head) for record_id, one in looked if isinstance(one, Seen)]
                 for (record_id, head), was_there in zip(live, self._values.unlink(live), strict=True):
@@ -176,6 +183,8 @@ class RedisTier(Tier):
         try:
             self._look(self._ledger.longest_unseen(MAINTAIN_RECORDS))
             self._link.ask([(b"PING",)])
+            self._link.try_to_write(self._values.probe_key)
+            self._memory.look_again()
         except LinkDownError:
             pass  # is_up tells
 
@@ -191,7 +200,16 @@ class RedisTier(Tier):
 
     def is_up(self) -> bool:
         """Whether the last conversation with Redis ended well; true before the first."""
-        return self._link.is_up and not self._is_closed
+        return self._link.ailment is None and not self._is_closed
+
+    def trouble(self) -> str | None:
+        """See :meth:`Tier.trouble`. A Redis that is read-only, or full and evicts nothing, is up and in trouble."""
+        ailment = self._link.ailment
+        if ailment is None and self._link.is_read_only:
+            ailment = Ailment.REFUSED
+        elif ailment is None and self._memory.is_full:
+            ailment = Ailment.FULL
+        return ailment.words if ailment else None
 
     def check_integrity(self) -> None:
         """Compare what is known with what is there. What Redis has dropped meanwhile is struck off, and is no error."""

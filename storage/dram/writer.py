@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from kvshelf_client.frames import checksum_of
 from storage.base import Record, RecordId, TierObserver, WriteOutcome, WriteResult
 from storage.clock import Clock
+from storage.dram.ailment import Ailment
 from storage.dram.header import Head, head_of
 from storage.dram.ledger import Ledger
 from storage.dram.link import LinkDownError
@@ -25,6 +26,7 @@ class PoolWriter:
 
     Args:
         entropy: returns that many random bytes, as ``os.urandom``.
+        on_full: told the bytes of a record that Redis had no memory for.
         part_bytes: payloads above this go in parts of this size.
     """
 
@@ -39,6 +41,7 @@ class PoolWriter:
         ttl_seconds: float,
         part_bytes: int,
         entropy: Callable[[int], bytes],
+        on_full: Callable[[int], None],
     ) -> None:
         self._values = values
         self._ledger = ledger
@@ -48,6 +51,7 @@ class PoolWriter:
         self._ttl_seconds = ttl_seconds
         self._part_bytes = part_bytes
         self._entropy = entropy
+        self._on_full = on_full
 
     def write(self, records: Sequence[Record]) -> list[WriteResult]:
         """See ``Tier.write``. After the first fault of the server the rest is ``TIER_DOWN`` without asking again."""
@@ -113,7 +117,8 @@ class PoolWriter:
             kept = head
             self._observer.moved(self._name, "write", head.length_bytes)
         elif outcome is WriteOutcome.FULL:
-            self._observer.fault(self._name, "full")
+            self._observer.fault(self._name, Ailment.FULL.value)
+            self._on_full(head.length_bytes)
         if kept:
             self._ledger.seen(record.id, kept, deadline)
         return WriteResult(record.id, outcome, kept.generation if kept else 0)

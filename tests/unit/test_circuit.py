@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.circuit import Breaker, BreakerState
+from storage.circuit import WINDOW_CALLS, Breaker, BreakerState
 from storage.clock import ManualClock
 
 CLOSED, OPEN, HALF_OPEN = BreakerState.CLOSED, BreakerState.OPEN, BreakerState.HALF_OPEN
@@ -23,15 +23,25 @@ def call(breaker: Breaker, is_well: bool | None) -> bool:
     return turn is not None
 
 
-def test_it_opens_at_the_third_fault_in_a_row_and_not_before() -> None:
+@pytest.mark.parametrize("calls", ["bbb", "bwbwb", "wwwwwwwwbwwwwwbb", "bwwwwwwwwbbwwwwwb"])
+def test_it_opens_at_the_third_fault_of_the_last_eight_and_not_before(calls: str) -> None:
     breaker = make(ManualClock())
-    for is_well in (False, False, True, False, False):
-        assert call(breaker, is_well)
+    for is_well in [one == "w" for one in calls]:
         assert breaker.state is CLOSED
-    assert call(breaker, False)
+        assert call(breaker, is_well)
     assert breaker.state is OPEN
     assert not call(breaker, True)
     assert breaker.state is OPEN
+
+
+def test_faults_that_are_far_apart_open_nothing() -> None:
+    breaker = make(ManualClock())
+    for _ in range(5):
+        call(breaker, False)
+        call(breaker, False)
+        for _ in range(WINDOW_CALLS - 2 + 1):
+            assert call(breaker, True)
+        assert breaker.state is CLOSED
 
 
 def test_after_the_delay_one_probe_goes_through_and_closes_it() -> None:
@@ -50,7 +60,7 @@ def test_after_the_delay_one_probe_goes_through_and_closes_it() -> None:
     assert call(breaker, True)
 
 
-def test_the_delay_doubles_up_to_its_limit_and_starts_anew_once_it_was_closed() -> None:
+def test_the_delay_doubles_up_to_its_limit() -> None:
     clock = ManualClock()
     breaker = make(clock, faults=1)
     call(breaker, False)
@@ -59,10 +69,21 @@ def test_the_delay_doubles_up_to_its_limit_and_starts_anew_once_it_was_closed() 
         assert not call(breaker, False)
         clock.advance(0.002)
         assert call(breaker, False)
-    clock.advance(5.001)
-    assert call(breaker, True)
+
+
+@pytest.mark.parametrize(("well", "delay"), [(0, 1.0), (WINDOW_CALLS - 1, 1.0), (WINDOW_CALLS, 0.5)])
+def test_the_delay_starts_anew_once_all_went_well_for_a_while(well: int, delay: float) -> None:
+    clock = ManualClock()
+    breaker = make(clock, faults=1)
     call(breaker, False)
     clock.advance(0.501)
+    for _ in range(1 + well):
+        assert call(breaker, True)
+    assert breaker.state is CLOSED
+    call(breaker, False)
+    clock.advance(delay - 0.001)
+    assert not call(breaker, True)
+    clock.advance(0.002)
     assert call(breaker, True)
 
 
@@ -108,7 +129,9 @@ def test_a_call_without_an_answer_fails_a_probe_and_nothing_else() -> None:
     assert breaker.state is CLOSED
 
 
-@pytest.mark.parametrize(("faults", "first", "longest"), [(0, 0.5, 5.0), (1, 0.0, 5.0), (1, 5.1, 5.0)])
+@pytest.mark.parametrize(
+    ("faults", "first", "longest"), [(0, 0.5, 5.0), (WINDOW_CALLS + 1, 0.5, 5.0), (1, 0.0, 5.0), (1, 5.1, 5.0)]
+)
 def test_nonsense_is_refused(faults: int, first: float, longest: float) -> None:
     with pytest.raises(ValueError):
         Breaker(

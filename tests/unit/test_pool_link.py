@@ -3,6 +3,7 @@
 import pytest
 from redis.connection import PythonRespSerializer
 
+from storage.clock import SystemClock
 from storage.dram.link import Command, RedisLink, pack
 
 BIG = bytes(range(256)) * 64
@@ -48,7 +49,7 @@ def test_large_pieces_are_sent_as_they_are() -> None:
     ],
 )
 def test_where_it_is_shows_no_credentials(url: str, where: str) -> None:
-    link = RedisLink(url=url, timeout_seconds=0.1, max_connections=1, on_fault=lambda kind: None)
+    link = RedisLink(url=url, clock=SystemClock(), timeout_seconds=0.1, max_connections=1, on_fault=lambda kind: None)
     assert link.where == where
     assert repr(link) == f"RedisLink({where})"
     assert "pw" not in repr(link._pool.connection_kwargs)
