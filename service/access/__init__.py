@@ -9,6 +9,8 @@ from service.access.base import (
     Scope,
     ScopeError,
 )
+from service.access.guarded import GuardedAccess
+from service.access.tokens import TokenFileError
 from service.access.unguarded import UnguardedAccess
 
 __all__ = [
@@ -16,8 +18,10 @@ __all__ = [
     "OPERATOR",
     "Access",
     "AccessDeniedError",
+    "GuardedAccess",
     "Principal",
     "Scope",
     "ScopeError",
+    "TokenFileError",
     "UnguardedAccess",
 ]

@@ -4,7 +4,7 @@ import argparse
 import json
 from urllib.parse import urlsplit, urlunsplit
 
-from pydantic import SecretStr
+from pydantic import BaseModel, SecretStr
 
 from service.cli import console
 from service.cli.options import add_settings_options, settings_from
@@ -60,7 +60,17 @@ def _line(name: str, value: object) -> str:
     if value is None:
         return f"# {name} is not set"
     is_masked = isinstance(value, str) and MASK in value
-    return f"{'# ' if is_masked else ''}{name} = {json.dumps(value, ensure_ascii=False)}"
+    return f"{'# ' if is_masked else ''}{name} = {_toml(value)}"
+
+
+def _toml(value: object) -> str:
+    """Plain data as TOML on one line."""
+    if isinstance(value, dict):
+        there = [f"{_toml(str(key))} = {_toml(inner)}" for key, inner in value.items() if inner is not None]
+        return "{" + ", ".join(there) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
 
 
 def settings_document(settings: Settings) -> dict[str, dict[str, object]]:
@@ -71,6 +81,12 @@ def settings_document(settings: Settings) -> dict[str, dict[str, object]]:
 def _plain(value: object) -> object:
     if isinstance(value, SecretStr):
         return _masked(value.get_secret_value())
+    if isinstance(value, BaseModel):
+        return {name: _plain(inner) for name, inner in value}
+    if isinstance(value, dict):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, tuple):
+        return [_plain(inner) for inner in value]
     return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 

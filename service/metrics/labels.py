@@ -16,6 +16,7 @@ CAUSES = ("expired", "budget", "deleted", "corrupt", "replaced", "superseded")
 FAULTS = ("io", "timeout", "corrupt", "full", "unreachable", "denied", "refused")
 BREAKER_STATES = ("closed", "open", "half_open")
 HEALTH_STATES = ("ok", "degraded", "down")
+DENIALS = ("missing", "unknown", "expired", "host")
 VERBS = ("register", "hash", "plan", "fetch", "store", "record", "touch", "release", "delete", "stats", "operate")
 StoreOutcome = Literal["stored", "replaced", "duplicate", "refused", "lost"]
 StoreReason = Literal[

@@ -67,6 +67,12 @@ class Metrics:
         )
         self.leases = self._gauge("kvshelf_leases", "Leases alive.")
         self.leased_records = self._gauge("kvshelf_leased_records", "Records under lease.")
+        self.denials = self._counter(
+            "kvshelf_access_denied_total", "Requests of those who did not say who they are.", "reason"
+        )
+        self.token_file_ok = self._gauge(
+            "kvshelf_token_file_ok", "1 while the tokens in force are those of the file, or none are configured."
+        )
         self.health = self._gauge("kvshelf_health", "1 for the state the service is in.", "state")
 
     def _make_record_metrics(self) -> None:
@@ -122,6 +128,8 @@ class Metrics:
             self.latency.labels(verb)
         for answer in ("plan", "fallback"):
             self.fetches.labels(answer)
+        for reason in labels.DENIALS:
+            self.denials.labels(reason)
         for state in labels.HEALTH_STATES:
             self.health.labels(state)
         for state in labels.BREAKER_STATES:

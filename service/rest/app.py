@@ -26,7 +26,7 @@ def create_app(parts: Parts) -> FastAPI:
     )
     app.state.context = Context(parts)
     app.add_middleware(Drain, context=app.state.context)
-    app.add_middleware(Gate, access=parts.access)
+    app.add_middleware(Gate, parts=parts)
     strict = [Depends(strict_query)]
     for module in (namespaces, plans, leases, stores, records):
         app.include_router(module.router, dependencies=strict)
@@ -51,7 +51,7 @@ def _with_problems(schema: dict[str, Any]) -> dict[str, Any]:
         for operation in operations.values():
             statuses = {422} if "422" in operation["responses"] else set()
             statuses |= {503} if path not in ANSWERED_WHILE_DRAINING else set()
-            statuses |= {401, 403} if path not in OPEN_PATHS else set()
+            statuses |= {401, 403, 421} if path not in OPEN_PATHS else set()
             operation["responses"] |= {str(status): problem_responses(status)[status] for status in statuses}
     for unused in ("HTTPValidationError", "ValidationError"):
         components.pop(unused, None)

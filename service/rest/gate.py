@@ -7,31 +7,54 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from service.access import Access, AccessDeniedError, Principal, Scope
+from service.access import AccessDeniedError, Principal, Scope
+from service.access.hosts import AllowedHosts
 from service.rest.problems import ProblemError, problem_response
+from service.shelf.parts import Parts
 
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 """Answered to anybody: whoever starts and stops services has no token, and learns nothing of any tenant."""
 _SCHEME = "bearer"
+_OTHER_HOST = (
+    "without tokens this service answers requests to this machine only: ask for 127.0.0.1, ::1 or localhost, or name"
+    " the host in access.allowed_hosts"
+)
 
 
 class Gate:
-    """ASGI middleware. Nobody without a token that is taken gets beyond it, on whatever path."""
+    """ASGI middleware. Nobody without a token that is taken gets beyond it, on whatever path.
 
-    def __init__(self, app: ASGIApp, access: Access) -> None:
+    Where no tokens are configured, nobody gets beyond it who asks for another host than this machine.
+    """
+
+    def __init__(self, app: ASGIApp, parts: Parts) -> None:
         self._app = app
-        self._access = access
+        self._access = parts.access
+        self._hosts = AllowedHosts(parts.settings.access.allowed_hosts)
+        self._denials = parts.metrics.denials
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
-        """Let a request through with its principal, or answer with a 401."""
-        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+        """Let a request through with its principal, or answer with a 401 or a 421."""
+        if scope["type"] == "http":
             try:
-                principal = self._access.authenticate(_token(Headers(scope=scope)))
-            except AccessDeniedError as error:
-                await problem_response(_denied(error))(scope, receive, send)
+                self._check(scope)
+            except ProblemError as problem:
+                await problem_response(problem)(scope, receive, send)
                 return
-            scope.setdefault("state", {})["principal"] = principal
         await self._app(scope, receive, send)
+
+    def _check(self, scope: AsgiScope) -> None:
+        headers = Headers(scope=scope)
+        if not self._access.is_guarded and not self._hosts.allow(headers.get("host"), headers.get("origin")):
+            self._denials.labels("host").inc()
+            raise ProblemError(421, _OTHER_HOST)
+        if scope["path"] in OPEN_PATHS:
+            return
+        try:
+            scope.setdefault("state", {})["principal"] = self._access.authenticate(_token(headers))
+        except AccessDeniedError as error:
+            challenge = {"WWW-Authenticate": 'Bearer realm="kvshelf"'}
+            raise ProblemError(401, str(error), headers=challenge) from None
 
 
 def _token(headers: Headers) -> str | None:
@@ -41,10 +64,6 @@ def _token(headers: Headers) -> str | None:
         return None
     scheme, _, token = value.partition(" ")
     return token.strip() if scheme.lower() == _SCHEME else ""
-
-
-def _denied(error: AccessDeniedError) -> ProblemError:
-    return ProblemError(401, str(error), headers={"WWW-Authenticate": 'Bearer realm="kvshelf"'})
 
 
 async def _reader(request: Request) -> Principal:

@@ -15,7 +15,9 @@ class _Body(BaseModel):
 class RegisterBody(_Body):
     """Everything that makes two KV bytes interchangeable."""
 
-    tenant: str = Field("default", min_length=1, max_length=64, description="Whose KV it is.")
+    tenant: str | None = Field(
+        None, min_length=1, max_length=64, description="Whose KV it is: the token's tenant; without tokens, `default`."
+    )
     model: str = Field(min_length=1, max_length=256, description="The model's name.")
     weights_revision: str = Field("", max_length=256, description="The revision of the weights.")
     profile: str | dict[str, Any] = Field(description="A profile's id, or a profile written out.")

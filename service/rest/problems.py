@@ -44,6 +44,7 @@ _TITLES = {
     413: "Too large",
     415: "Unsupported media type",
     416: "Range not satisfiable",
+    421: "Misdirected request",
     422: "Invalid input",
     500: "Internal error",
     503: "Unavailable",

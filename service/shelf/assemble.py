@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from service.access import Access, UnguardedAccess
+from service.access import Access, GuardedAccess, UnguardedAccess
 from service.leases.book import LeaseBook
 from service.leases.lease import Lease, PlanFacts
 from service.leases.recent import Recent
@@ -40,6 +40,7 @@ def open_service(settings: Settings, clock: Clock, make_id: Callable[[], str] = 
         DirectoryLockedError: another process has it.
         UnusableDirectoryError: it was written by another version, or is no data directory.
         CatalogError: a namespace in it is damaged.
+        TokenFileError: the file of tokens cannot be used.
     """
     closing = ExitStack()
     try:
@@ -52,6 +53,7 @@ def open_service(settings: Settings, clock: Clock, make_id: Callable[[], str] = 
 def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing: ExitStack) -> Parts:
     directory = settings.store.data_dir
     metrics = Metrics(__version__, EventLog(clock).write)
+    access = _open_access(settings, clock, metrics)
     with _explained(directory):
         closing.enter_context(DirectoryLock(directory))
         # Before the tier: a budget too small for a namespace must be refused before it makes the tier shrink.
@@ -61,6 +63,8 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
             max_block_bytes=max_payload_bytes(segment_bytes(settings.store.budget_bytes)),
             max_snapshot_bytes=settings.limits.max_snapshot_bytes,
         )
+        if not access.is_guarded:
+            namespaces.check_names()
         blocks = _open_blocks(settings, clock, metrics)
     closing.callback(blocks.close)
     snapshots = _open_pool(settings, clock, metrics)
@@ -70,7 +74,7 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
         clock,
         make_id,
         metrics=metrics,
-        access=UnguardedAccess(),
+        access=access,
         namespaces=namespaces,
         blocks=blocks,
         snapshots=snapshots,
@@ -79,6 +83,12 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
     )
     closing.callback(finish_all, parts)
     return parts
+
+
+def _open_access(settings: Settings, clock: Clock, metrics: Metrics) -> Access:
+    if settings.access.token_file is None:
+        return UnguardedAccess()
+    return GuardedAccess(settings.access.token_file, clock, denied=lambda why: metrics.denials.labels(why).inc())
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from service.access import ANYBODY
+from service.access import ANYBODY, Principal
 from service.metrics import labels
 from service.shelf.parts import Parts
 
@@ -27,11 +27,28 @@ def health(parts: Parts) -> Health:
         trouble = tier.trouble()
         if trouble is not None:
             causes.append(trouble)
+    if (trouble := parts.access.trouble()) is not None:
+        causes.append(trouble)
     return Health("degraded" if causes else "ok", tuple(causes))
 
 
-def statistics(parts: Parts) -> dict[str, object]:
-    """What ``/v1/stats`` answers: usage by tier, leases, plans remembered, health."""
+def statistics(parts: Parts, principal: Principal) -> dict[str, object]:
+    """What ``/v1/stats`` answers: of the whole service for its operator, of what is its own for a tenant."""
+    return _of_service(parts) if principal.is_operator else _of_tenant(parts, principal)
+
+
+def _of_tenant(parts: Parts, principal: Principal) -> dict[str, object]:
+    """Nothing that the doings of others change."""
+    tenant, tiers = principal.tenant or "", (parts.blocks, parts.snapshots)
+    return {
+        "tenant": tenant,
+        "namespaces": len(parts.namespaces.list(principal)),
+        "tiers": {tier.name: {"live_bytes": tier.usage().owners.get(tenant, 0)} for tier in tiers},
+    }
+
+
+def _of_service(parts: Parts) -> dict[str, object]:
+    """Usage by tier, leases, plans remembered, health."""
     tiers: dict[str, object] = {}
     for tier in (parts.blocks, parts.snapshots):
         usage = tier.usage()
@@ -59,6 +76,7 @@ def refresh_gauges(parts: Parts) -> None:
         metrics.budget_bytes.labels(tier.name).set(usage.budget_bytes)
         metrics.pinned_bytes.labels(tier.name).set(usage.pinned_bytes)
         metrics.tier_up.labels(tier.name).set(tier.is_up())
+    metrics.token_file_ok.set(parts.access.trouble() is None)
     metrics.leases.set(len(parts.leases))
     metrics.leased_records.set(parts.leases.records)
     metrics.retention.set(parts.retention_reached_seconds())

@@ -16,6 +16,7 @@ def upkeep_step(parts: Parts) -> None:
     expire_leases(parts)
     parts.blocks.maintain()
     parts.snapshots.maintain()
+    parts.access.refresh()
 
 
 def tell_of_change(before: Health, now: Health) -> Health:

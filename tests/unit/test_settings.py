@@ -52,7 +52,11 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
         ("[store]\nbudget_bytes = 99999999999999999999", "store.budget_bytes"),
         ("[lease]\nttl_seconds = 700", "lease.max_ttl_seconds"),
         ("[server]\nprot = 1", "did you mean server.port"),
-        ("[server]\nhost = '0.0.0.0'", "loopback"),
+        ("[server]\nhost = '0.0.0.0'", "loopback address, so others could reach the service, and no tokens are"),
+        ("[server]\nhost = '0.0.0.0'", "set access.token_file (see `kvshelf token new`)"),
+        ("[tls]\ncert_file = 'a'", "tls.cert_file and tls.key_file go together"),
+        ("[tls]\nkey_file = 'a'", "tls.cert_file and tls.key_file go together"),
+        ("[tls]\nclient_ca_file = 'a'", "tls.client_ca_file takes tls.cert_file"),
         ("[server]\nhost = 'example.com'", "loopback"),
         ("[server", "TOML"),
     ],
@@ -69,6 +73,12 @@ def test_loopback_addresses_are_taken(host: str) -> None:
     assert load_settings(flags={"server": {"host": host}}).server.host == host
 
 
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "kvshelf.example"])
+def test_any_address_is_taken_with_tokens(host: str) -> None:
+    flags = {"server": {"host": host}, "access": {"token_file": "tokens.toml"}}
+    assert load_settings(flags=flags).server.host == host
+
+
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot read"):
         load_settings(tmp_path / "none.toml")
@@ -79,7 +89,7 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
         load_settings(environment={"KVSHELF_SERVER_PORT": "1"})
     with pytest.raises(SettingsError, match="did you mean KVSHELF_SERVER__PORT"):
         load_settings(environment={"KVSHELF_SERVER__PROT": "1"})
-    load_settings(environment={"KVSHELF_TEST_REDIS_URL": "x", "OTHER": "y"})
+    load_settings(environment={"KVSHELF_TEST_REDIS_URL": "x", "OTHER": "y", "KVSHELF_TOKEN": "z"})
 
 
 def test_secrets_are_masked() -> None:

@@ -13,6 +13,9 @@ from service.rest.gate import Reader, Writer
 from service.rest.problems import ProblemError, problem_responses
 from service.rest.tokens import Extra, pack_tokens
 
+DEFAULT_TENANT = "default"
+"""Whose a namespace is where nobody says it."""
+
 router = APIRouter(prefix="/v1/namespaces", tags=["namespaces"])
 
 
@@ -44,7 +47,7 @@ async def register(
 def _register(context: Context, principal: Principal, name: str, body: models.RegisterBody) -> tuple[Namespace, bool]:
     profile = _profile(body)
     spec = NamespaceSpec(
-        tenant=body.tenant,
+        tenant=body.tenant or principal.tenant or DEFAULT_TENANT,
         model=body.model,
         weights_revision=body.weights_revision,
         profile=profile,

@@ -8,7 +8,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from service.rest import models
 from service.rest.context import InContext
 from service.rest.encode import json_response
-from service.rest.gate import Overseer
+from service.rest.gate import Overseer, Reader
 from service.rest.problems import ProblemError, problem_responses
 from service.shelf.condition import health, refresh_gauges, statistics
 
@@ -44,7 +44,7 @@ async def metrics(context: InContext, _: Overseer) -> Response:
 
 
 @router.get("/v1/stats", response_model=dict[str, Any], summary="Statistics")
-async def stats(context: InContext, _: Overseer) -> Response:
-    """Usage of each tier, leases, health, retention reached."""
+async def stats(context: InContext, principal: Reader) -> Response:
+    """Usage of each tier, leases, health, retention reached; of what is its own alone, for a tenant."""
     with context.parts.metrics.latency.labels("stats").time():
-        return json_response(await context.run(statistics, context.parts))
+        return json_response(await context.run(statistics, context.parts, principal))

@@ -22,6 +22,15 @@ def face(tmp_path: Path) -> Iterator[Live]:
 
 
 @pytest.fixture
+def unguarded(tmp_path: Path) -> Iterator[Live]:
+    """A face without tokens."""
+    parts = make_parts(tmp_path / "unguarded", ManualClock())
+    with live(parts) as running:
+        yield running
+    parts.close()
+
+
+@pytest.fixture
 def as_token(face: Live) -> Iterator[Callable[[str], httpx.Client]]:
     """Makes a client that sends a token."""
     with ExitStack() as stack:

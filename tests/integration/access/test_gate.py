@@ -27,7 +27,7 @@ NEEDS = {
     "POST /v1/leases/{lease_id}/touch": "read",
     "DELETE /v1/leases/{lease_id}": "read",
     "GET /metrics": "operator",
-    "GET /v1/stats": "operator",
+    "GET /v1/stats": "read",
 }
 """What each route asks for. A route that is not here is a gap: the test below says so."""
 
@@ -86,3 +86,22 @@ def test_a_token_does_what_its_scopes_say_and_no_more(as_token: AsToken, token: 
         if not is_allowed and not route.startswith("HEAD"):
             assert answer.headers["content-type"] == "application/problem+json"
             assert answer.json()["title"] == "Forbidden"
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/v1/namespaces", "/no-such-route"])
+def test_without_tokens_only_this_machine_is_asked_for(unguarded: Live, path: str) -> None:
+    url = unguarded.url + path
+    for headers in ({"Host": "evil.example"}, {"Host": "evil.example:8710"}, {"Origin": "http://evil.example"}):
+        answer = httpx.get(url, headers=headers)
+        assert answer.status_code == 421
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert "access.allowed_hosts" in answer.json()["detail"]
+    for headers in ({}, {"Host": "localhost"}, {"Host": "[::1]:1"}, {"Origin": unguarded.url}):
+        assert httpx.get(url, headers=headers).status_code != 421
+    denied = unguarded.parts.metrics.registry.get_sample_value("kvshelf_access_denied_total", {"reason": "host"})
+    assert denied == 3
+
+
+def test_with_tokens_any_host_may_be_asked_for(face: Live) -> None:
+    headers = {"Host": "kvshelf.example", "Authorization": "Bearer a"}
+    assert httpx.get(f"{face.url}/v1/namespaces", headers=headers).status_code == 200

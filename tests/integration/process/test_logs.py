@@ -30,7 +30,7 @@ def leave_after(served: Served, request: bytes, *, read_bytes: int = 0) -> None:
 
 
 def head(method: str, path: str, length: int, media_type: str) -> bytes:
-    lines = [f"{method} {path} HTTP/1.1", "Host: kvshelf", f"Content-Type: {media_type}", f"Content-Length: {length}"]
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Content-Type: {media_type}", f"Content-Length: {length}"]
     return "\r\n".join([*lines, "", ""]).encode()
 
 

@@ -69,7 +69,7 @@ def test_what_is_in_the_way_is_said_in_one_line(prepare: Prepare, message: str, 
             "bad settings (file {path}/kvshelf.toml, environment and flags together): store.budget: unknown",
         ),
         (lambda _: ["--port", "70000"], "bad settings: server.port: Input should be less than or equal to 65535"),
-        (lambda _: ["--host", "0.0.0.0"], "bad settings: server.host: '0.0.0.0' is no loopback address"),
+        (lambda _: ["--host", "0.0.0.0"], "bad settings: server.host = '0.0.0.0' is no loopback address"),
         (lambda path: ["--config", f"{path}/none"], "cannot read the configuration file {path}/none"),
     ],
 )

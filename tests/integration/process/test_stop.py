@@ -45,7 +45,7 @@ class SlowFetch:
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
         self._socket.connect((parts.hostname, parts.port))
         self._socket.settimeout(20)
-        self._socket.sendall(f"GET /v1/leases/{lease_id}/fetch HTTP/1.1\r\nHost: kvshelf\r\n\r\n".encode())
+        self._socket.sendall(f"GET /v1/leases/{lease_id}/fetch HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         self._response = http.client.HTTPResponse(self._socket)
         self._response.begin()
         self.length_bytes = self._response.length or 0

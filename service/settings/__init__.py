@@ -1,0 +1,30 @@
+"""Every setting of the service. One group a module; :mod:`service.settings.load` merges the sources."""
+
+from service.settings.access import AccessSettings
+from service.settings.base import GIB, KIB, MAX_BYTES, MAX_SECONDS, MIB
+from service.settings.lease import LeaseSettings
+from service.settings.limits import LimitSettings
+from service.settings.load import Settings, SettingsError, load_settings, setting_names
+from service.settings.pool import PoolSettings
+from service.settings.server import ServerSettings
+from service.settings.store import StoreSettings
+from service.settings.tls import TlsSettings
+
+__all__ = [
+    "GIB",
+    "KIB",
+    "MAX_BYTES",
+    "MAX_SECONDS",
+    "MIB",
+    "ServerSettings",
+    "StoreSettings",
+    "PoolSettings",
+    "LeaseSettings",
+    "LimitSettings",
+    "AccessSettings",
+    "Settings",
+    "TlsSettings",
+    "SettingsError",
+    "load_settings",
+    "setting_names",
+]

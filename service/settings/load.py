@@ -1,0 +1,150 @@
+"""Every setting of the service: one TOML file, ``KVSHELF_`` environment variables, command-line flags, in that order.
+
+A nested setting is ``KVSHELF_POOL__TTL_SECONDS`` in the environment and ``ttl_seconds`` under ``[pool]`` in the file.
+Unknown keys are refused. ``docs/configuration.md`` describes each one; a test holds the two together.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+from pydantic_settings import SettingsError as PydanticSettingsError
+
+from service.access.hosts import is_loopback
+from service.settings.access import AccessSettings
+from service.settings.lease import LeaseSettings
+from service.settings.limits import LimitSettings
+from service.settings.pool import PoolSettings
+from service.settings.server import ServerSettings
+from service.settings.store import StoreSettings
+from service.settings.tls import TlsSettings
+
+
+class SettingsError(ValueError):
+    """The settings are unusable; the text names each setting that is wrong and why."""
+
+
+class Settings(BaseSettings):
+    """All settings. Build it with :func:`load_settings`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="KVSHELF_", env_nested_delimiter="__", extra="forbid", frozen=True, env_ignore_empty=True
+    )
+
+    server: ServerSettings = Field(default_factory=ServerSettings)
+    store: StoreSettings = Field(default_factory=StoreSettings)
+    pool: PoolSettings = Field(default_factory=PoolSettings)
+    lease: LeaseSettings = Field(default_factory=LeaseSettings)
+    limits: LimitSettings = Field(default_factory=LimitSettings)
+    access: AccessSettings = Field(default_factory=AccessSettings)
+    tls: TlsSettings = Field(default_factory=TlsSettings)
+
+    @model_validator(mode="after")
+    def _is_not_open_to_others(self) -> "Settings":
+        host = self.server.host
+        if self.access.token_file is None and not is_loopback(host):
+            raise ValueError(
+                f"server.host = {host!r} is no loopback address, so others could reach the service, and no tokens are"
+                " configured: set access.token_file (see `kvshelf token new`), or listen on 127.0.0.1, ::1 or localhost"
+            )
+        return self
+
+
+_CONFIG_VARIABLE = "KVSHELF_CONFIG"
+TOKEN_VARIABLE = "KVSHELF_TOKEN"  # noqa: S105 - the name of one
+"""What commands that talk to a service send as their token. No setting of a service."""
+_TEST_PREFIX = "KVSHELF_TEST_"
+
+
+def load_settings(
+    path: Path | None = None, flags: Mapping[str, Any] | None = None, environment: Mapping[str, str] | None = None
+) -> Settings:
+    """Merge defaults, the TOML file, the environment and flags; the later ones win, setting by setting.
+
+    Args:
+        path: the TOML file; without it ``KVSHELF_CONFIG`` may name one.
+        flags: nested settings from the command line, such as ``{"server": {"port": 0}}``.
+        environment: the variables to check for unknown names; the process's own by default.
+
+    Raises:
+        SettingsError: a file that cannot be read or parsed, an unknown key, or a value out of bounds.
+    """
+    known_environment = os.environ if environment is None else environment
+    chosen = path or (Path(known_environment[_CONFIG_VARIABLE]) if known_environment.get(_CONFIG_VARIABLE) else None)
+    document = _read_toml(chosen) if chosen else {}
+    _refuse_unknown_variables(known_environment)
+
+    class _Merged(Settings):
+        @classmethod
+        def settings_customise_sources(
+            cls,
+            settings_cls: type[BaseSettings],
+            init_settings: PydanticBaseSettingsSource,
+            env_settings: PydanticBaseSettingsSource,
+            dotenv_settings: PydanticBaseSettingsSource,
+            file_secret_settings: PydanticBaseSettingsSource,
+        ) -> tuple[PydanticBaseSettingsSource, ...]:
+            """The flags, then the environment, then the file: the first that has a setting wins."""
+            return (init_settings, env_settings, InitSettingsSource(settings_cls, init_kwargs=document))
+
+    try:
+        return _Merged(**dict(flags or {}))
+    except (ValidationError, PydanticSettingsError) as error:
+        raise SettingsError(_explain(error, chosen)) from None
+
+
+def setting_names() -> list[str]:
+    """Every setting as ``group.name``, in the order of the groups."""
+    return [
+        f"{group}.{name}"
+        for group, field in Settings.model_fields.items()
+        for name in cast("type[BaseModel]", field.annotation).model_fields
+    ]
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"cannot read the configuration file {path}: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"the configuration file {path} is no valid TOML: {error}") from None
+
+
+def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
+    known = {"KVSHELF_" + name.replace(".", "__").upper() for name in setting_names()}
+    known |= {_CONFIG_VARIABLE, TOKEN_VARIABLE}
+    groups = {f"KVSHELF_{group.upper()}" for group in Settings.model_fields}
+    known |= groups
+    for name in environment:
+        if name.upper().startswith("KVSHELF_") and not name.startswith(_TEST_PREFIX) and name.upper() not in known:
+            near = difflib.get_close_matches(name.upper(), known - groups, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SettingsError(f"the environment variable {name} names no setting{hint}")
+
+
+def _hint(name: str) -> str:
+    near = difflib.get_close_matches(name, [*setting_names(), *Settings.model_fields], 1)
+    return f", did you mean {near[0]}?" if near else ""
+
+
+def _explain(error: ValidationError | PydanticSettingsError, path: Path | None) -> str:
+    if isinstance(error, PydanticSettingsError):
+        return str(error)
+    where = f" (file {path}, environment and flags together)" if path else ""
+    lines = []
+    for problem in error.errors(include_input=False, include_url=False):
+        name = ".".join(str(part) for part in problem["loc"])
+        text = f"unknown setting{_hint(name)}" if problem["type"] == "extra_forbidden" else problem["msg"]
+        lines.append(f"{f'{name}: ' if name else ''}{text.removeprefix('Value error, ')}")
+    return f"bad settings{where}: " + "; ".join(lines)

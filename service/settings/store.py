@@ -1,0 +1,23 @@
+"""The SSD tier."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from service.settings.base import GIB, MAX_BYTES, MAX_SECONDS, MIB, Group
+
+
+class StoreSettings(Group):
+    """The SSD tier: global KV."""
+
+    data_dir: Path = Field(Path("kvshelf-data"), description="Directory of the SSD tier and of the namespaces.")
+    budget_bytes: int = Field(
+        10 * GIB, ge=16 * MIB, le=MAX_BYTES, description="Bytes on disk that segments and index may take together."
+    )
+    ttl_seconds: float = Field(
+        72 * 3600.0, gt=0, le=MAX_SECONDS, description="Life of a block from its last use; 72 h by default."
+    )
+    when_full: Literal["evict", "refuse"] = Field(
+        "evict", description="At the budget: `evict` the oldest segment, or `refuse` stores and so keep the full life."
+    )
