@@ -6,8 +6,14 @@ from typing import NamedTuple
 import lmdb
 
 from storage.ssd.format import PAGE_BYTES, padded_bytes
-from storage.ssd.index import META, META_KEY, OWNERS, PLACES, RECORDS, SEGMENTS, Index
+from storage.ssd.index import Index
 from storage.ssd.rows import (
+    META,
+    META_KEY,
+    OWNERS,
+    PLACES,
+    RECORDS,
+    SEGMENTS,
     OwnerRow,
     SegmentRow,
     SegmentState,

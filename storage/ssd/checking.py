@@ -7,8 +7,12 @@ import lmdb
 from storage.integrity import expect, expect_equal
 from storage.ssd.core import Core
 from storage.ssd.format import PAGE_BYTES, padded_bytes
-from storage.ssd.index import OWNERS, PLACES, RECORDS, SEGMENTS, rows_of
+from storage.ssd.index import rows_of
 from storage.ssd.rows import (
+    OWNERS,
+    PLACES,
+    RECORDS,
+    SEGMENTS,
     SegmentState,
     Slot,
     pack_owner,

@@ -15,6 +15,13 @@ import lmdb
 from storage.clock import Clock
 from storage.ssd.format import sync_directory, sync_file
 from storage.ssd.rows import (
+    META,
+    META_KEY,
+    OWNERS,
+    PLACES,
+    RECORDS,
+    REPAIR_KEY,
+    SEGMENTS,
     Meta,
     OwnerRow,
     SegmentRow,
@@ -24,19 +31,14 @@ from storage.ssd.rows import (
     unpack_owner,
     unpack_segment,
 )
+from storage.ssd.salvage import DATA_FILE
 from storage.ssd.shelf_clock import ShelfClock
 from storage.ssd.table import OwnerTable, SegmentTable
 
-RECORDS, PLACES, SEGMENTS, OWNERS, META = b"records", b"places", b"segments", b"owners", b"meta"
-META_KEY = b"tier"
-
 _MAX_READERS = 1024
 _EPOCH_SHIFT = 32
-_DATA_FILE = "data.mdb"
 _COMPACT_FOLDER = "compact"
 _META_PAGES = 2
-_UNWRITTEN_PAGES = 16
-"""Most pages at the end of a sound file that were never written; one or two have been seen."""
 
 
 def rows_of(cursor: lmdb.Cursor) -> Iterator[tuple[bytes, bytes]]:
@@ -54,7 +56,7 @@ class Index:
         clock: what :attr:`clock` follows.
 
     Raises:
-        lmdb.Error: the environment cannot be opened, or its file is shorter than it should be.
+        lmdb.Error: the environment cannot be opened.
     """
 
     def __init__(self, directory: Path, map_bytes: int, clock: Clock) -> None:
@@ -114,7 +116,7 @@ class Index:
 
     def file_bytes(self) -> int:
         """What the index takes on the medium. LMDB reuses the space of what is deleted but never gives it back."""
-        return os.stat(self._directory / _DATA_FILE).st_size
+        return os.stat(self._directory / DATA_FILE).st_size
 
     def live_bytes(self) -> int:
         """What the index would take if it were written anew."""
@@ -131,9 +133,9 @@ class Index:
         folder = self._directory / _COMPACT_FOLDER
         folder.mkdir()
         self.env.copy(str(folder), compact=True)
-        sync_file(folder / _DATA_FILE)
+        sync_file(folder / DATA_FILE)
         self.env.close()
-        (folder / _DATA_FILE).replace(self._directory / _DATA_FILE)
+        (folder / DATA_FILE).replace(self._directory / DATA_FILE)
         sync_directory(self._directory)
         shutil.rmtree(folder)
         self._open()
@@ -165,25 +167,21 @@ class Index:
             max_readers=_MAX_READERS,
         )
         try:
-            self._check_length()
+            self._match_length()
             self.env.reader_check()
             self.dbs = {name: self.env.open_db(name) for name in (RECORDS, PLACES, SEGMENTS, OWNERS, META)}
         except BaseException:  # whatever it was, another attempt must find the environment closed
             self.env.close()
             raise
 
-    def _check_length(self) -> None:
-        """Compare the file with what its meta page says is used: touching a mapped page behind its end is a SIGBUS.
+    def _match_length(self) -> None:
+        """Make the file as long as its meta page says: touching a mapped page behind its end is a SIGBUS.
 
         LMDB does not write pages that one transaction took and gave back, so a sound file may lack a few at its end.
         """
-        page_bytes = self.env.stat()["psize"]
-        need = (self.env.info()["last_pgno"] + 1) * page_bytes
-        size = self.file_bytes()
-        if size < need - _UNWRITTEN_PAGES * page_bytes:
-            raise lmdb.CorruptedError(f"the index was cut off: {size} bytes of {need}")
-        if size < need:
-            os.truncate(self._directory / _DATA_FILE, need)
+        need = (self.env.info()["last_pgno"] + 1) * self.env.stat()["psize"]
+        if self.file_bytes() < need:
+            os.truncate(self._directory / DATA_FILE, need)
 
     def _load(self) -> float:
         """Read the small tables; returns the latest time that was ever written."""
@@ -201,6 +199,7 @@ class Index:
                 if owner is not None:
                     owners[unpack_number(key)] = owner
             row = txn.get(META_KEY, db=self.dbs[META])
+            self.is_damaged |= txn.get(REPAIR_KEY, db=self.dbs[META]) is not None
             has_records = txn.stat(self.dbs[RECORDS])["entries"] > 0
         self.segments.load(segments)
         self.owners.load(owners)

@@ -9,6 +9,7 @@ import lmdb
 from storage.base import TierObserver
 from storage.clock import Clock
 from storage.ghosts import Ghosts
+from storage.ssd.batch import Dropped
 from storage.ssd.core import Core
 from storage.ssd.format import UnusableDirectoryError, open_format
 from storage.ssd.gate import Gate
@@ -16,6 +17,8 @@ from storage.ssd.index import Index
 from storage.ssd.medium import Medium
 from storage.ssd.pins import Pins
 from storage.ssd.quarantine import Quarantine
+from storage.ssd.repair import NOTHING
+from storage.ssd.salvage import Inspection, mend_index
 from storage.ssd.segments import SegmentFiles
 from storage.ssd.sizing import map_bytes, segment_bytes
 from storage.ssd.space import Space
@@ -63,7 +66,7 @@ def open_core(
     ghost_limit: int,
     make_files: Callable[[Path], SegmentFiles],
 ) -> Core:
-    """Open or make a data directory. Reads the rows of segments and owners, never those of records or a payload.
+    """Open or make a data directory. Reads the index once, page by page, and no payload.
 
     Raises:
         ValueError: the budget is too small.
@@ -74,7 +77,9 @@ def open_core(
     directory.mkdir(parents=True, exist_ok=True)
     open_format(directory)
     with damage_in_words(directory):
+        found = mend_index(directory / "index", map_bytes(budget_bytes))
         index = Index(directory / "index", map_bytes(budget_bytes), clock)
+    index.is_damaged |= not found.is_sound
     files = make_files(directory / "segments")
     pins, medium = Pins(), Medium(name, directory, clock, observer, spare_bytes=size)
     core = Core(
@@ -93,12 +98,28 @@ def open_core(
     )
     try:
         with damage_in_words(directory):
+            _tell(core, found)
             _reconcile(core)
             index.begin_epoch()
     except BaseException:  # whatever it was, another attempt must find the index closed
         index.env.close()
         raise
     return core
+
+
+def _tell(core: Core, found: Inspection) -> None:
+    """Say what was wrong with the index, and remember which records are gone for it."""
+    if not found.is_sound:
+        core.medium.notice(
+            "index_damaged",
+            damages=found.damages,
+            first="; ".join(found.damaged),
+            bad_rows=found.bad_rows,
+            kept=found.kept,
+            lost=len(found.lost),
+        )
+        core.fault("corrupt")
+        core.report(Dropped(id_bytes, NOTHING, "corrupt") for id_bytes in found.lost)
 
 
 def _reconcile(core: Core) -> None:

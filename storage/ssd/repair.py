@@ -4,8 +4,15 @@ from collections import defaultdict
 
 from storage.ssd.batch import Dropped
 from storage.ssd.format import ID_BYTES, PAGE_BYTES, padded_bytes
-from storage.ssd.index import META, META_KEY, OWNERS, PLACES, RECORDS, SEGMENTS, Index, rows_of
+from storage.ssd.index import Index, rows_of
 from storage.ssd.rows import (
+    META,
+    META_KEY,
+    OWNERS,
+    PLACES,
+    RECORDS,
+    REPAIR_KEY,
+    SEGMENTS,
     OwnerRow,
     SegmentRow,
     SegmentState,
@@ -18,7 +25,8 @@ from storage.ssd.rows import (
 )
 
 _LOST_OWNER = "?"
-_NOTHING = Slot(0, 0, 0.0, 0.0, 0, 0, 0, 0, 0, 0)
+NOTHING = Slot(0, 0, 0.0, 0.0, 0, 0, 0, 0, 0, 0)
+"""Stands for the row of a record whose row is lost."""
 
 
 def rebuild_accounts(index: Index, sizes: dict[int, int] | None = None) -> list[Dropped]:
@@ -52,7 +60,7 @@ def rebuild_accounts(index: Index, sizes: dict[int, int] | None = None) -> list[
                 or not txn.put(pack_place(slot.segment, slot.page), id_bytes, db=index.dbs[PLACES], overwrite=False)
             ):
                 txn.delete(id_bytes, db=index.dbs[RECORDS])
-                dropped.append(Dropped(id_bytes, slot or _NOTHING, "corrupt"))
+                dropped.append(Dropped(id_bytes, slot or NOTHING, "corrupt"))
                 continue
             _account(slot, row, owners, index)
             index.epoch = max(index.epoch, slot.generation >> 32)
@@ -63,6 +71,7 @@ def rebuild_accounts(index: Index, sizes: dict[int, int] | None = None) -> list[
             txn.put(pack_number(number), pack_owner(owner), db=index.dbs[OWNERS])
         index.sequence = max([index.sequence, *(row.sequence for row in segments.values())])
         txn.put(META_KEY, index.pack_meta(), db=index.dbs[META])
+        txn.delete(REPAIR_KEY, db=index.dbs[META])
     index.committed()
     index.sync()
     index.segments.load(segments)

@@ -11,6 +11,12 @@ from typing import NamedTuple
 
 import xxhash
 
+RECORDS, PLACES, SEGMENTS, OWNERS, META = b"records", b"places", b"segments", b"owners", b"meta"
+"""The named databases of the index."""
+
+META_KEY, REPAIR_KEY = b"tier", b"repair"
+"""The keys of ``META``. A row under the second says that the accounts must be rebuilt before they are believed."""
+
 USED = 1
 """Flag of a record: it was used since it was put where it is."""
 
@@ -23,6 +29,7 @@ _OWNER = struct.Struct("<QQQ")
 _META = struct.Struct("<QQQd")
 
 SLOT_BYTES = _SLOT.size
+_SEGMENT_AT, _PAGE_AT = 40, 44
 
 
 class Slot(NamedTuple):
@@ -116,6 +123,13 @@ def unpack_slot(id_bytes: bytes, value: bytes) -> Slot | None:
     if len(value) < SLOT_BYTES or not is_intact(value, id_bytes):
         return None
     return Slot._make((*_SLOT.unpack_from(value)[1:], value[SLOT_BYTES:] or None))
+
+
+def place_in(id_bytes: bytes, value: bytes) -> bytes | None:
+    """The place a record's row names, as :func:`pack_place` has it; None when the row is damaged."""
+    if len(value) < SLOT_BYTES or not is_intact(value, id_bytes):
+        return None
+    return value[_SEGMENT_AT:_PAGE_AT][::-1] + value[_PAGE_AT : _PAGE_AT + 4][::-1]
 
 
 def pack_place(segment: int, page: int) -> bytes:

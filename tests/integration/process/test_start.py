@@ -26,13 +26,6 @@ def below_a_file(directory: Path) -> list[str]:
     return ["--data-dir", str(directory / "file" / "data")]
 
 
-def a_broken_index(directory: Path) -> list[str]:
-    (directory / "index").mkdir()
-    (directory / "index" / "data.mdb").write_bytes(b"no index" * 2000)
-    (directory / "FORMAT").write_text('{"format": 2, "page_bytes": 4096, "byte_order": "little"}')
-    return ["--data-dir", str(directory)]
-
-
 def another_format(directory: Path) -> list[str]:
     (directory / "FORMAT").write_text('{"format": 99, "page_bytes": 4096}')
     return ["--data-dir", str(directory)]
@@ -48,7 +41,6 @@ def an_unknown_key(directory: Path) -> list[str]:
     [
         (a_file, "cannot use the data directory {path}/file: it is a file"),
         (below_a_file, "cannot use the data directory {path}/file/data: Not a directory"),
-        (a_broken_index, "move {path} away, the cache refills"),
         (another_format, "says on-disk format 99"),
         (lambda path: ["--redis-url", "http://:secret@x", "--data-dir", f"{path}"], "the Redis URL is not of the form"),
     ],

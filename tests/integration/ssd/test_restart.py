@@ -106,34 +106,6 @@ def test_a_lost_index_is_an_empty_cache(shelf: SsdShelf) -> None:
     assert alive(tier, range(30)) == list(range(30))
 
 
-@pytest.mark.parametrize("garbage", [b"no index" * 1024, bytes(8192), b"x"])
-def test_an_index_that_is_none_is_refused_in_words(shelf: SsdShelf, garbage: bytes) -> None:
-    tier = shelf.open()
-    fill(tier, 0, 3)
-    tier.close()
-    data = shelf.directory / "index" / "data.mdb"
-    good = data.read_bytes()
-    data.write_bytes(garbage)
-    with pytest.raises(UnusableDirectoryError, match="the cache refills"):
-        shelf.open()
-    data.write_bytes(good)
-    assert alive(shelf.open(), range(3)) == [0, 1, 2]
-
-
-@pytest.mark.parametrize("kept_bytes", [8192, 100_000, 100_000 // 4096 * 4096])
-def test_an_index_that_was_cut_off_is_refused_in_words(shelf: SsdShelf, kept_bytes: int) -> None:
-    tier = shelf.open()
-    fill(tier, 0, 1500, size=10, batch=500)
-    tier.close()
-    data = shelf.directory / "index" / "data.mdb"
-    good = data.read_bytes()
-    data.write_bytes(good[:kept_bytes])
-    with pytest.raises(UnusableDirectoryError, match=r"cut off.*the cache refills"):
-        shelf.open()
-    data.write_bytes(good)
-    assert alive(shelf.open(), range(3)) == [0, 1, 2]
-
-
 def test_an_index_without_its_last_unused_page_opens(shelf: SsdShelf) -> None:
     directory = shelf.directory / "index"
     shelf.directory.mkdir()
@@ -150,22 +122,6 @@ def test_an_index_without_its_last_unused_page_opens(shelf: SsdShelf) -> None:
         file.truncate(need - 4096)
     Index(directory, 1 << 28, shelf.clock).close()
     assert (directory / "data.mdb").stat().st_size == need
-
-
-def test_a_damaged_page_of_the_index_is_told_in_words(shelf: SsdShelf) -> None:
-    tier = shelf.open()
-    fill(tier, 0, 1500, size=10, batch=500)
-    tier.close()
-    flip_a_row(shelf.directory, b"owners")
-    data, first = shelf.directory / "index" / "data.mdb", min(make_id(number).key for number in range(1500))
-    pages = bytearray(data.read_bytes())
-    for start in range(8192, len(pages), 4096):
-        if first in pages[start : start + 4096]:
-            pages[start + 10] = 0  # no leaf any more
-    data.write_bytes(pages)
-    for _ in range(2):
-        with pytest.raises(UnusableDirectoryError, match="the cache refills"):
-            shelf.open()
 
 
 def test_another_format_is_refused_untouched(shelf: SsdShelf) -> None:
