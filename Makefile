@@ -42,6 +42,9 @@ lint: $(STAMP)  ## Run ruff, mypy --strict and the test that holds the repositor
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/unit/test_tidy.py
 
+proto: $(STAMP)  ## Generate the Python of the gRPC face from its .proto.
+	$(BIN)/python -m tests.support.proto
+
 format: $(STAMP)  ## Let ruff format the code and mend what it can.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .

@@ -13,8 +13,9 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from service.faces.context import Context
+from service.grpc.face import GrpcFace, grpc_face
 from service.rest.app import create_app
-from service.rest.context import Context
 from service.rest.protocol import BoundedHttpProtocol
 from service.settings import Settings
 from service.shelf.assemble import open_service
@@ -36,6 +37,7 @@ class _Server(uvicorn.Server):
         context: the face's; told when a stop begins.
         clock: for ``drain_seconds``.
         drain_seconds: how long a stop waits for requests under way. A second signal ends the wait.
+        grpc: the gRPC face, which starts and stops with this one; None where there is none.
         on_ready: called when requests are answered.
         stop_asked: set when a stop was asked for before there was anything to stop.
     """
@@ -47,6 +49,7 @@ class _Server(uvicorn.Server):
         clock: Clock,
         *,
         drain_seconds: float,
+        grpc: GrpcFace | None,
         on_ready: Callable[[], None],
         stop_asked: threading.Event,
     ) -> None:
@@ -54,11 +57,14 @@ class _Server(uvicorn.Server):
         self._context = context
         self._clock = clock
         self._drain_seconds = drain_seconds
+        self._grpc = grpc
         self._on_ready = on_ready
         self._stop_asked = stop_asked
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen, and say so, unless a stop was asked for while the service was being opened."""
+        if self._grpc is not None:
+            await self._grpc.start()
         await super().startup(sockets)
         if self._stop_asked.is_set():
             self.should_exit = True
@@ -74,6 +80,8 @@ class _Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Refuse what is new while what is under way ends, at most for the drain's time; then close."""
         self._context.is_draining = True
+        if self._grpc is not None:
+            await self._grpc.drain()
         deadline = self._clock.monotonic() + self._drain_seconds
         while self._is_to_wait(deadline):  # noqa: ASYNC110 - a signal handler cannot set an event of the loop
             await asyncio.sleep(_POLL_SECONDS)
@@ -83,20 +91,23 @@ class _Server(uvicorn.Server):
             for task in self.server_state.tasks:
                 task.cancel()
         # What was answered may still be on its way to slow readers.
-        self.config.timeout_graceful_shutdown = math.ceil(max(0.0, deadline - self._clock.monotonic()))
+        rest_seconds = 0.0 if self.force_exit else max(0.0, deadline - self._clock.monotonic())
+        self.config.timeout_graceful_shutdown = math.ceil(rest_seconds)
+        if self._grpc is not None:
+            await self._grpc.stop(rest_seconds)
         await super().shutdown(sockets)
 
     def _is_to_wait(self, deadline: float) -> bool:
         return self._context.under_way > 0 and not self.force_exit and self._clock.monotonic() < deadline
 
 
-def serve(settings: Settings, clock: Clock, on_ready: Callable[[str], None]) -> None:
+def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None], None]) -> None:
     """Serve until SIGINT or SIGTERM; then finish what is under way, flush and return.
 
     Args:
         settings: all settings.
         clock: the machine's clock.
-        on_ready: called with the base URL once requests are answered.
+        on_ready: called with the base URL, and that of the gRPC face if there is one, once requests are answered.
 
     Raises:
         OSError: the address cannot be bound, or the data directory not be opened.
@@ -112,15 +123,19 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str], None]) -> 
         app = create_app(parts)
         stack.callback(app.state.context.close)
 
+        grpc = grpc_face(app.state.context)
+
         def ready() -> None:
-            _LOG.info("serving", url=url_of(listener), data_dir=str(settings.store.data_dir))
-            on_ready(url_of(listener))
+            grpc_url = grpc.url if grpc else None
+            _LOG.info("serving", url=url_of(listener), grpc=grpc_url, data_dir=str(settings.store.data_dir))
+            on_ready(url_of(listener), grpc_url)
 
         _Server(
             config_of(app),
             app.state.context,
             clock,
             drain_seconds=settings.server.drain_seconds,
+            grpc=grpc,
             on_ready=ready,
             stop_asked=stop_asked,
         ).run([listener])

@@ -48,7 +48,7 @@ class WireVersionError(FrameError):
 
 
 class ChecksumError(FrameError):
-    """A payload that does not match its checksum."""
+    """A payload, or a frame's header, that does not match its checksum."""
 
     fault = Fault.CORRUPT
 

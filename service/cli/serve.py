@@ -17,6 +17,7 @@ from storage.ssd import UnusableDirectoryError
 _EXAMPLES = """examples:
   kvshelf serve                                     loopback, port 8710, pool in this process
   kvshelf serve --port 0 --data-dir /tmp/shelf      a free port, said on standard output
+  kvshelf serve --grpc-port 8711                    the gRPC face, too
   kvshelf serve --redis-url redis://127.0.0.1:6379  snapshots in a Redis
   kvshelf serve --config /etc/kvshelf.toml          settings from a file; docs/configuration.md has them all
 """
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = settings_from(arguments)
     configure_logs(settings.server)
     try:
-        serve(settings, SystemClock(), lambda url: _say_ready(url, settings.store.data_dir))
+        serve(settings, SystemClock(), lambda url, grpc_url: _say_ready(url, grpc_url, settings.store.data_dir))
     except OSError as error:
         raise CommandError(error.strerror or str(error)) from None
     except (DirectoryLockedError, UnusableDirectoryError, CatalogError, ValueError) as error:
@@ -48,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _say_ready(url: str, data_dir: Path) -> None:
+def _say_ready(url: str, grpc_url: str | None, data_dir: Path) -> None:
+    others = f"metrics: {url}/metrics, health: {url}/healthz" + (f", gRPC: {grpc_url}" if grpc_url else "")
     with suppress(console.OutputClosedError):  # It serves whether or not somebody reads this.
-        console.say(f"kvshelf serves on {url} (data in {data_dir}); metrics: {url}/metrics, health: {url}/healthz")
+        console.say(f"kvshelf serves on {url} (data in {data_dir}); {others}")

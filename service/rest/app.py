@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi import Depends, FastAPI
 
-from service.rest.context import Context
+from service.faces.context import Context
 from service.rest.drain import ANSWERED_WHILE_DRAINING, Drain
 from service.rest.gate import OPEN_PATHS, Gate
 from service.rest.problems import Problem, install_handlers, problem_responses

@@ -5,7 +5,8 @@ from typing import Any, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from service.rest.problems import MAX_MESSAGE_CHARACTERS, ProblemError, problem_of_fields
+from service.faces.problems import ProblemError
+from service.faces.questions import problem_of_validation
 
 TOKENS_TYPE = "application/octet-stream"
 HASHES_TYPE = "application/vnd.kvshelf.hashes.v1"
@@ -57,16 +58,7 @@ def decode_model(body: bytes | bytearray, model: type[M]) -> M:
     try:
         return model.model_validate_json(bytes(body))
     except ValidationError as error:
-        fields = [
-            {"field": _place(problem["loc"]), "message": problem["msg"][:MAX_MESSAGE_CHARACTERS]}
-            for problem in error.errors(include_input=False, include_url=False, include_context=False)
-        ]
-        raise problem_of_fields(fields) from None
-
-
-def _place(location: tuple[int | str, ...]) -> str:
-    """Where in the body, without the names of the alternatives of a union that the model library puts in."""
-    return ".".join(["body", *(str(part) for part in location if part != "str" and "[" not in str(part))])
+        raise problem_of_validation(error, "body.") from None
 
 
 async def read_model(request: Request, model: type[M], limit_bytes: int) -> M:

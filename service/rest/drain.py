@@ -5,12 +5,12 @@ import asyncio
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.rest.context import Context
-from service.rest.problems import ProblemError, problem_response
+from service.faces.context import Context
+from service.faces.problems import STOPPING, ProblemError
+from service.rest.problems import problem_response
 
 ANSWERED_WHILE_DRAINING = frozenset({"/healthz", "/readyz", "/metrics", "/v1/stats"})
 _LOG = structlog.get_logger("kvshelf.rest")
-_STOPPING = "the service is stopping; ask again when it is back, and take it as a miss until then"
 
 
 class Drain:
@@ -53,5 +53,5 @@ class Drain:
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
-    response = problem_response(ProblemError(503, _STOPPING, headers={"Connection": "close"}))
+    response = problem_response(ProblemError(503, STOPPING, headers={"Connection": "close"}))
     await response(scope, receive, send)

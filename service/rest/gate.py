@@ -9,12 +9,13 @@ from starlette.types import Scope as AsgiScope
 
 from service.access import AccessDeniedError, Principal, Scope
 from service.access.hosts import AllowedHosts
-from service.rest.problems import ProblemError, problem_response
+from service.faces.problems import ProblemError
+from service.faces.tokens import bearer_token
+from service.rest.problems import problem_response
 from service.shelf.parts import Parts
 
 OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
 """Answered to anybody: whoever starts and stops services has no token, and learns nothing of any tenant."""
-_SCHEME = "bearer"
 _OTHER_HOST = (
     "without tokens this service answers requests to this machine only: ask for 127.0.0.1, ::1 or localhost, or name"
     " the host in access.allowed_hosts"
@@ -51,19 +52,12 @@ class Gate:
         if scope["path"] in OPEN_PATHS:
             return
         try:
-            scope.setdefault("state", {})["principal"] = self._access.authenticate(_token(headers))
+            scope.setdefault("state", {})["principal"] = self._access.authenticate(
+                bearer_token(headers.get("authorization"))
+            )
         except AccessDeniedError as error:
             challenge = {"WWW-Authenticate": 'Bearer realm="kvshelf"'}
             raise ProblemError(401, str(error), headers=challenge) from None
-
-
-def _token(headers: Headers) -> str | None:
-    """The token of ``Authorization: Bearer ...``; None where there is no such header, empty where it is another one."""
-    value = headers.get("authorization")
-    if value is None:
-        return None
-    scheme, _, token = value.partition(" ")
-    return token.strip() if scheme.lower() == _SCHEME else ""
 
 
 async def _reader(request: Request) -> Principal:

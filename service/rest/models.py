@@ -1,6 +1,6 @@
 """The JSON documents of the REST face, as OpenAPI shows them. Keys and fingerprints are lower-case hexadecimal."""
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -10,29 +10,6 @@ from service.metrics.labels import StoreOutcome, StoreReason
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class RegisterBody(_Body):
-    """Everything that makes two KV bytes interchangeable."""
-
-    tenant: str | None = Field(
-        None, min_length=1, max_length=64, description="Whose KV it is: the token's tenant; without tokens, `default`."
-    )
-    model: str = Field(min_length=1, max_length=256, description="The model's name.")
-    weights_revision: str = Field("", max_length=256, description="The revision of the weights.")
-    profile: str | dict[str, Any] = Field(description="A profile's id, or a profile written out.")
-    bytes_per_token: int | None = Field(
-        None, ge=1, description="For load tests: a miniature of the profile with so many global bytes a token."
-    )
-    block_tokens: int = Field(128, ge=1, le=65_536, description="Tokens a block.")
-    hash_scheme: str = Field("kvshelf-sha256", description="`kvshelf-sha256`, or the name of the engine's own scheme.")
-    hash_block_tokens: int | None = Field(
-        None, ge=1, description="Tokens a hash of the engine's own scheme; a divisor of block_tokens."
-    )
-    salt: str = Field("", max_length=256, description="Keeps namespaces apart that are equal in all else.")
-    shards: int = Field(
-        1, ge=1, le=1024, description="Tensor-parallel ranks that hold different bytes; 1 when replicated."
-    )
 
 
 class NamespaceAnswer(BaseModel):

@@ -8,7 +8,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from service.rest.problems import ProblemError
+from service.faces.problems import ProblemError
 
 
 async def strict_query(request: Request) -> None:

@@ -2,6 +2,7 @@
 
 from service.settings.access import AccessSettings
 from service.settings.base import GIB, KIB, MAX_BYTES, MAX_SECONDS, MIB
+from service.settings.grpc import GrpcSettings
 from service.settings.lease import LeaseSettings
 from service.settings.limits import LimitSettings
 from service.settings.load import Settings, SettingsError, load_settings, setting_names
@@ -17,6 +18,7 @@ __all__ = [
     "MAX_SECONDS",
     "MIB",
     "ServerSettings",
+    "GrpcSettings",
     "StoreSettings",
     "PoolSettings",
     "LeaseSettings",

@@ -22,6 +22,7 @@ from pydantic_settings import SettingsError as PydanticSettingsError
 
 from service.access.hosts import is_loopback
 from service.settings.access import AccessSettings
+from service.settings.grpc import GrpcSettings
 from service.settings.lease import LeaseSettings
 from service.settings.limits import LimitSettings
 from service.settings.pool import PoolSettings
@@ -42,6 +43,7 @@ class Settings(BaseSettings):
     )
 
     server: ServerSettings = Field(default_factory=ServerSettings)
+    grpc: GrpcSettings = Field(default_factory=GrpcSettings)
     store: StoreSettings = Field(default_factory=StoreSettings)
     pool: PoolSettings = Field(default_factory=PoolSettings)
     lease: LeaseSettings = Field(default_factory=LeaseSettings)

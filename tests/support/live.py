@@ -1,4 +1,4 @@
-"""A REST face on a real socket, in a thread of this process, over whatever parts a test gives it."""
+"""The faces on real sockets, in a thread of this process, over whatever parts a test gives it."""
 
 import threading
 from collections.abc import Iterator
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import uvicorn
 
+from service.grpc.face import GrpcFace, grpc_face
 from service.rest.app import create_app
 from service.server import bind, config_of, url_of
 from service.shelf.parts import Parts
@@ -16,22 +17,31 @@ START_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Live:
-    """A running face: its parts, and where it listens."""
+    """A running service: its parts, and where it listens; over gRPC if the settings have a port for it."""
 
     parts: Parts
     url: str
+    grpc_url: str | None
 
 
 class _ThreadedServer(uvicorn.Server):
     """Says when it listens, so that nobody has to poll. It runs in a thread, where it installs no signal handlers."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, grpc: GrpcFace | None) -> None:
         super().__init__(config)
+        self._grpc = grpc
         self.listening = threading.Event()
 
     async def startup(self, sockets: object = None) -> None:
         await super().startup(sockets)  # type: ignore[arg-type]
+        if self._grpc is not None:
+            await self._grpc.start()
         self.listening.set()
+
+    async def shutdown(self, sockets: object = None) -> None:
+        if self._grpc is not None:
+            await self._grpc.stop(0)
+        await super().shutdown(sockets)  # type: ignore[arg-type]
 
 
 @contextmanager
@@ -39,12 +49,13 @@ def live(parts: Parts) -> Iterator[Live]:
     """Serve ``parts`` on a free loopback port; the caller keeps and closes the parts."""
     with bind("127.0.0.1", 0) as listener:
         app = create_app(parts)
-        server = _ThreadedServer(config_of(app))
+        grpc = grpc_face(app.state.context)
+        server = _ThreadedServer(config_of(app), grpc)
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         try:
             assert server.listening.wait(START_SECONDS), "the server did not start"
-            yield Live(parts, url_of(listener))
+            yield Live(parts, url_of(listener), grpc.url if grpc else None)
         finally:
             server.should_exit = True
             thread.join(START_SECONDS)

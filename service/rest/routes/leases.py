@@ -4,18 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
-import msgspec
 from fastapi import APIRouter, Query
 from fastapi.responses import StreamingResponse
 
 from kvshelf_client.frames import MEDIA_TYPE
-from service.leases.lease import Lease, RanPlan
-from service.planner import tokens_by_source
+from service.faces.answers import fallback_json, lease_document, sources_document
+from service.faces.context import Context
+from service.leases.lease import RanPlan
 from service.rest import models
-from service.rest.context import Context, InContext
+from service.rest.context import InContext
 from service.rest.gate import Reader
 from service.rest.problems import problem_responses
-from service.rest.routes.plans import describe_answer, describe_lease
 from service.shelf.fetching import Fetch, open_fetch
 from service.shelf.finishing import finish
 from storage.base import Payload
@@ -48,9 +47,7 @@ async def fetch(
     """
     parts = context.parts
     started = parts.clock.monotonic()
-    answer = await context.run(
-        open_fetch, parts, principal.tenant, lease_id, shard, _describe_fallback, fall_back=fallback
-    )
+    answer = await context.run(open_fetch, parts, principal.tenant, lease_id, shard, fallback_json, fall_back=fallback)
     headers = {"Content-Length": str(answer.length_bytes)}
     if answer.fell_back:
         headers[FALLBACK_HEADER] = "true"
@@ -83,11 +80,6 @@ def _next_batch(batches: Iterator[list[Payload]]) -> list[Payload] | None:
     return [b"".join(batch)]
 
 
-def _describe_fallback(lease: Lease) -> bytes:
-    answer = lease.fallback or lease.primary
-    return msgspec.json.encode(describe_answer(lease.namespace.layout, answer))
-
-
 @router.post(
     "/{lease_id}/touch", response_model=models.LeaseAnswer, responses=problem_responses(404), summary="Renew a lease"
 )
@@ -95,7 +87,7 @@ async def renew(lease_id: str, context: InContext, principal: Reader) -> dict[st
     """Give a lease its whole life again."""
     parts = context.parts
     with parts.metrics.latency.labels("touch").time(), parts.leases.use(principal.tenant, lease_id) as lease:
-        return describe_lease(lease)
+        return lease_document(lease)
 
 
 @router.delete(
@@ -115,4 +107,4 @@ async def release(
     """End a request: its tokens are counted by source, once a request id, and the life of what it used is renewed."""
     with context.parts.metrics.latency.labels("release").time():
         layout, plan = await context.run(finish, context.parts, principal.tenant, lease_id, ran)
-        return {"tokens_by_source": {source.value: tokens for source, tokens in tokens_by_source(plan, layout).items()}}
+        return {"tokens_by_source": sources_document(layout, plan)}

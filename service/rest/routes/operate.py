@@ -5,11 +5,12 @@ from typing import Any
 from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from service.faces.problems import ProblemError
 from service.rest import models
 from service.rest.context import InContext
 from service.rest.encode import json_response
 from service.rest.gate import Overseer, Reader
-from service.rest.problems import ProblemError, problem_responses
+from service.rest.problems import problem_responses
 from service.shelf.condition import health, refresh_gauges, statistics
 
 router = APIRouter(tags=["operate"])

@@ -9,12 +9,14 @@ from fastapi.responses import StreamingResponse
 
 from kvshelf_client.frames import KEY_BYTES, FrameHeader, FrameKind, checksum_of
 from kvshelf_client.words import Provenance, RecordClass
+from service.faces.answers import outcome_document
+from service.faces.context import Context
+from service.faces.problems import ProblemError
 from service.rest import bodies, models
-from service.rest.context import Context, InContext
+from service.rest.context import InContext
 from service.rest.encode import json_response
 from service.rest.gate import Reader, Writer
-from service.rest.problems import ProblemError, problem_responses
-from service.rest.routes.stores import describe_outcome
+from service.rest.problems import problem_responses
 from service.shelf import records
 from service.shelf.parts import Parts
 from service.shelf.storing import Outcome, Upload, ran_plan, store
@@ -212,7 +214,7 @@ def _write_response(outcome: Outcome, *, write_once: bool) -> Response:
         raise _refusal(outcome.reason)
     if outcome.outcome == "duplicate" and write_once:
         raise ProblemError(412, "the record is there already, at least as good")
-    response = json_response(describe_outcome(outcome), 200 if outcome.outcome == "duplicate" else 201)
+    response = json_response(outcome_document(outcome), 200 if outcome.outcome == "duplicate" else 201)
     response.headers["ETag"] = _etag(outcome.header.key.hex(), outcome.header.shard, outcome.generation)
     return response
 

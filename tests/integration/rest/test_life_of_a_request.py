@@ -8,8 +8,8 @@ from kvshelf_client.frames import FrameKind
 from kvshelf_client.words import MissReason, Provenance, RecordClass
 from service.access import ANYBODY
 from service.shelf.upkeep import upkeep_step
-from storage.base import Loaded, RecordId, Tier
 from storage.clock import ManualClock
+from tests.support.damage import damage
 from tests.support.engine import (
     BLOCK,
     BLOCK_BYTES,
@@ -29,17 +29,6 @@ from tests.support.engine import (
     tokens,
 )
 from tests.support.live import Live
-
-
-def damage(tier: Tier, record_id: RecordId) -> None:
-    """Flip a bit of a payload where an in-process tier keeps it."""
-    hold = tier.hold([record_id])
-    (found,) = hold.read(0, 1)
-    assert isinstance(found, Loaded)
-    kept = memoryview(found.payload).obj
-    assert isinstance(kept, bytearray)
-    kept[len(kept) // 2] ^= 1
-    hold.release()
 
 
 def test_the_first_request_is_cold_and_says_why(http: httpx.Client) -> None:

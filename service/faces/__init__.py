@@ -1,0 +1,1 @@
+"""What the faces have in common: the threads and the gate, questions with their bounds, answers, and problems."""

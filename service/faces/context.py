@@ -1,0 +1,48 @@
+"""What every face works with: the service's parts and the threads in which blocking work is done."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+
+from service.shelf.parts import Parts
+from storage.patience import Patience, begin_work, patience_in_force, waiting_with
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Context:
+    """The parts of the service, and a bounded pool of threads: nothing that can block runs on the event loop.
+
+    ``is_draining`` is set when a stop was asked for; ``under_way`` counts the requests of all faces that a stop waits
+    for.
+    """
+
+    def __init__(self, parts: Parts) -> None:
+        self.parts = parts
+        self._threads = ThreadPoolExecutor(parts.settings.server.workers, thread_name_prefix="kvshelf-worker")
+        self.is_draining = False
+        self.under_way = 0
+
+    def begin_request(self) -> None:
+        """The patience of this task's request begins here, for all it does in worker threads."""
+        begin_work(Patience(self.parts.settings.pool.request_seconds))
+
+    async def run(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
+        """Call a blocking function in a worker thread. It waits for a pool in trouble no longer than a request may."""
+        patience = patience_in_force() or Patience(self.parts.settings.pool.request_seconds)
+
+        def work() -> T:
+            with waiting_with(patience):
+                return call(*arguments, **keywords)
+
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def begin(self, call: Callable[P, object], *arguments: P.args, **keywords: P.kwargs) -> None:
+        """Have a blocking function called in a worker thread, whose result nobody waits for."""
+        self._threads.submit(call, *arguments, **keywords)
+
+    def close(self) -> None:
+        """Wait for the work under way and let the threads go."""
+        self._threads.shutdown(wait=True)

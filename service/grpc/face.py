@@ -1,0 +1,84 @@
+"""The gRPC server itself: its options, its health and reflection, its start and its stop."""
+
+import grpc
+from grpc_health.v1 import health
+from grpc_health.v1.health_pb2 import HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import add_HealthServicer_to_server
+from grpc_reflection.v1alpha import reflection
+
+from service.faces.context import Context
+from service.faces.prompts import HASH_BYTES
+from service.grpc.gate import SERVICE, Gate
+from service.settings import Settings
+
+MESSAGE_SLACK_BYTES = 64 << 10
+"""What a message may have beside the prompt or the keys in it."""
+FRAME_BYTES = 1 << 20
+"""HTTP/2 frames as large as the messages: with the default of 16 KiB a fetch takes a third longer."""
+KEEPALIVE_SECONDS = 60
+"""A peer that is gone without a word is noticed after so long."""
+
+
+class GrpcFace:
+    """The face ``kvshelf.v1`` on a port of its own. All methods belong to the event loop of the service.
+
+    Args:
+        context: the threads, the gate and the parts it shares with the other faces.
+    """
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._settings = context.parts.settings
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._server: grpc.aio.Server | None = None
+        self.url = ""
+
+    async def start(self) -> None:
+        """Listen; ``url`` is where from then on.
+
+        Raises:
+            OSError: the address cannot be bound.
+        """
+        self._server = grpc.aio.server(options=_options(self._settings))
+        self._server.add_generic_rpc_handlers((Gate(self._context, self._settings.grpc.max_calls).handlers(),))
+        add_HealthServicer_to_server(self._health, self._server)
+        reflection.enable_server_reflection(
+            (SERVICE.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
+        )
+        host, port = self._settings.server.host, self._settings.grpc.port
+        place = f"[{host}]" if ":" in host else host
+        try:
+            taken = self._server.add_insecure_port(f"{place}:{port}")
+        except RuntimeError:
+            raise OSError(f"cannot listen on {host} port {port} for gRPC") from None
+        for name in (health.OVERALL_HEALTH, SERVICE.full_name):
+            await self._health.set(name, HealthCheckResponse.SERVING)
+        await self._server.start()
+        self.url = f"grpc://{place}:{taken}"
+
+    async def drain(self) -> None:
+        """Say that nothing new is taken; the gate refuses it."""
+        await self._health.enter_graceful_shutdown()
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Close all connections; calls under way have ``grace_seconds`` to end."""
+        if self._server is not None:
+            await self._server.stop(grace_seconds)
+
+
+def grpc_face(context: Context) -> GrpcFace | None:
+    """The gRPC face, not started yet; None where the settings have no port for it."""
+    return None if context.parts.settings.grpc.port is None else GrpcFace(context)
+
+
+def _options(settings: Settings) -> list[tuple[str, int]]:
+    limits = settings.limits
+    prompt_bytes = limits.max_prompt_tokens * HASH_BYTES
+    keys_bytes = limits.max_list_items * 2 * HASH_BYTES
+    return [
+        ("grpc.max_receive_message_length", max(prompt_bytes, keys_bytes, limits.max_json_bytes) + MESSAGE_SLACK_BYTES),
+        ("grpc.max_concurrent_streams", settings.grpc.max_calls),
+        ("grpc.http2.max_frame_size", FRAME_BYTES),
+        ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
+        ("grpc.so_reuseport", 0),
+    ]

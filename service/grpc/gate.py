@@ -1,0 +1,106 @@
+"""The gate before all verbs: who asks, whether they may, how many there are; and every error in gRPC's own words.
+
+A verb is served as a stream of bytes in both directions, whatever it is to its caller: so a caller is refused before a
+byte of its message is taken, and bulk passes through untouched by protobuf.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, TypeAlias
+
+import grpc
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+
+from kvshelf_client.grpc.kvshelf.v1 import kvshelf_pb2 as pb
+from service.access import Principal
+from service.faces.context import Context
+from service.faces.problems import RETRY_SECONDS, STOPPING, ProblemError, problem_of
+from service.faces.tokens import bearer_token
+from service.grpc.call import Call, Verb
+from service.grpc.problems import DETAILS_KEY, MAX_DETAIL_CHARACTERS, code_of, details_of
+from service.grpc.verbs.table import VERBS
+
+SERVICE = pb.DESCRIPTOR.services_by_name["Kvshelf"]
+Rpc: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+
+
+class Gate:
+    """Serves the verbs over a context, so many calls at a time; what is more is refused and may come again."""
+
+    def __init__(self, context: Context, max_calls: int) -> None:
+        self._context = context
+        self._max_calls = max_calls
+        self._calls = 0
+
+    def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
+        """The handlers of all verbs."""
+        served = {
+            method.name: grpc.stream_stream_rpc_method_handler(
+                self._serve(VERBS[method.name], GetMessageClass(method.input_type))
+            )
+            for method in SERVICE.methods
+        }
+        return grpc.method_handlers_generic_handler(SERVICE.full_name, served)
+
+    def _serve(self, verb: Verb, request_class: type[Message]) -> Callable[[Any, Rpc], Awaitable[None]]:
+        async def serve(messages: AsyncIterator[bytes], rpc: Rpc) -> None:
+            try:
+                principal = self._admit(verb, rpc)
+                self._context.begin_request()
+                self._calls += 1
+                self._context.under_way += 1
+                try:
+                    with self._context.parts.metrics.latency.labels(verb.label).time():
+                        await _answer(verb, request_class, Call(self._context, principal), messages, rpc)
+                finally:
+                    self._context.under_way -= 1
+                    self._calls -= 1
+            except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets it as a problem.
+                await _refuse(rpc, problem_of(error))
+
+        return serve
+
+    def _admit(self, verb: Verb, rpc: Rpc) -> Principal:
+        """Who asks; raises unless they may, and there is room."""
+        principal = self._context.parts.access.authenticate(
+            bearer_token(dict(rpc.invocation_metadata() or ()).get("authorization"))
+        )
+        principal.require(verb.scope)
+        if self._context.is_draining:
+            raise ProblemError(503, STOPPING)
+        if self._calls >= self._max_calls:
+            raise ProblemError(429, f"{self._calls} calls are under way; come again in {RETRY_SECONDS} s")
+        return principal
+
+
+async def _answer(
+    verb: Verb, request_class: type[Message], call: Call, messages: AsyncIterator[bytes], rpc: Rpc
+) -> None:
+    """Have a verb answer. What was begun for a caller that did not wait for it is undone."""
+    try:
+        if verb.upload is not None:
+            await rpc.write((await verb.upload(call, messages)).SerializeToString())
+        elif verb.download is not None:
+            async with aclosing(verb.download(call, await _request(request_class, messages))) as answers:
+                async for answer in answers:
+                    await rpc.write(answer)
+        elif verb.unary is not None:
+            await rpc.write((await verb.unary(call, await _request(request_class, messages))).SerializeToString())
+    except BaseException:  # The call may end at any point; it is told again.
+        call.undo()
+        raise
+
+
+async def _request(request_class: type[Message], messages: AsyncIterator[bytes]) -> Message:
+    try:
+        return request_class.FromString(await anext(messages))
+    except StopAsyncIteration:
+        raise ProblemError(400, "the call ended before its request came") from None
+    except DecodeError:
+        raise ProblemError(400, f"what came is no {request_class.DESCRIPTOR.full_name}") from None
+
+
+async def _refuse(rpc: Rpc, problem: ProblemError) -> None:
+    detail = problem.detail[:MAX_DETAIL_CHARACTERS]
+    await rpc.abort(code_of(problem), detail, ((DETAILS_KEY, details_of(problem)),))
