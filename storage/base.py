@@ -123,7 +123,8 @@ class Usage(NamedTuple):
     ``live_bytes`` and ``records`` count records that are named by the index, expired ones included until their space
     is taken back. ``used_bytes <= budget_bytes`` where there is a budget of the tier's own (0: none known); a remote
     server may be over its by a record. ``owners`` maps an owner to its live payload bytes. A tier that shares a remote
-    server knows of what it stored or saw itself.
+    server knows of what it stored or saw itself. ``expiry_lag_seconds`` is how long after their end the oldest expired
+    records still take space; 0 where there are none, and in a remote server, which expires by itself.
     """
 
     records: int
@@ -132,6 +133,7 @@ class Usage(NamedTuple):
     budget_bytes: int
     pinned_bytes: int
     owners: dict[str, int]
+    expiry_lag_seconds: float = 0.0
 
 
 class TierObserver(Protocol):

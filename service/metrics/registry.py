@@ -109,6 +109,18 @@ class Metrics:
         self.live_bytes = self._gauge("kvshelf_tier_live_bytes", "Payload bytes of those records.", "tier")
         self.used_bytes = self._gauge("kvshelf_tier_used_bytes", "Bytes taken on the medium.", "tier")
         self.budget_bytes = self._gauge("kvshelf_tier_budget_bytes", "Bytes it may take; 0 is unknown.", "tier")
+        self.ttl = self._gauge("kvshelf_tier_ttl_seconds", "Life of a record from its last use.", "tier")
+        self.expiry_lag = self._gauge(
+            "kvshelf_expiry_lag_seconds",
+            "How long after their end the oldest expired records still take space.",
+            "tier",
+        )
+        self.filesystem_size = self._gauge(
+            "kvshelf_filesystem_size_bytes", "Size of the file system of the data directory."
+        )
+        self.filesystem_free = self._gauge(
+            "kvshelf_filesystem_free_bytes", "What is free of it for the service's user."
+        )
         self.pinned_bytes = self._gauge("kvshelf_tier_pinned_bytes", "Bytes that leases keep from recycling.", "tier")
         self.tier_up = self._gauge("kvshelf_tier_up", "1 while the tier serves.", "tier")
         self.retention = self._gauge(
@@ -164,6 +176,8 @@ class Metrics:
         for histogram in (self.age_at_hit, self.age_expired):
             histogram.labels(tier)
         for gauge in (self.records, self.live_bytes, self.used_bytes, self.budget_bytes, self.pinned_bytes):
+            gauge.labels(tier)
+        for gauge in (self.ttl, self.expiry_lag):
             gauge.labels(tier)
         self.tier_up.labels(tier).set(1)
 

@@ -1,5 +1,7 @@
 """How the service is: its health with causes, its statistics, and the gauges that are read at a scrape."""
 
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 
 from service.access import ANYBODY, Principal
@@ -75,8 +77,15 @@ def refresh_gauges(parts: Parts) -> None:
         metrics.used_bytes.labels(tier.name).set(usage.used_bytes)
         metrics.budget_bytes.labels(tier.name).set(usage.budget_bytes)
         metrics.pinned_bytes.labels(tier.name).set(usage.pinned_bytes)
+        metrics.expiry_lag.labels(tier.name).set(usage.expiry_lag_seconds)
         metrics.tier_up.labels(tier.name).set(tier.is_up())
     metrics.token_file_ok.set(parts.access.trouble() is None)
+    metrics.ttl.labels("ssd").set(parts.settings.store.ttl_seconds)
+    metrics.ttl.labels("dram").set(parts.settings.pool.ttl_seconds)
+    with suppress(OSError):  # A file system that does not answer is told by its own metrics, and by the tier's faults.
+        space = os.statvfs(parts.settings.store.data_dir)
+        metrics.filesystem_size.set(space.f_blocks * space.f_frsize)
+        metrics.filesystem_free.set(space.f_bavail * space.f_frsize)
     metrics.leases.set(len(parts.leases))
     metrics.leased_records.set(parts.leases.records)
     metrics.retention.set(parts.retention_reached_seconds())

@@ -185,6 +185,9 @@ class SsdTier(Tier):
         with self._core.gate:
             core, table = self._core, self._core.index.segments
             rows = [table.rows.get(number) for number in core.pins.pinned()]
+            oldest_at = min(
+                (row.oldest_at for row in list(table.rows.values()) if row.live_records), default=core.now()
+            )
             return Usage(
                 records=table.live_records,
                 live_bytes=table.live_bytes,
@@ -192,6 +195,7 @@ class SsdTier(Tier):
                 budget_bytes=core.space.budget_bytes,
                 pinned_bytes=sum(row.size_bytes for row in rows if row is not None),
                 owners=core.index.owners.live_bytes(),
+                expiry_lag_seconds=max(0.0, core.now() - oldest_at - core.ttl_seconds),
             )
 
     def is_up(self) -> bool:

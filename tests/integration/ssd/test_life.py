@@ -83,6 +83,18 @@ def test_nothing_younger_than_the_ttl_goes_while_the_budget_lasts(shelf: SsdShel
     assert all(TTL_SECONDS <= age <= TTL_SECONDS + HOUR_SECONDS for age in shelf.observer.ages)
 
 
+def test_the_lag_of_expiry_is_that_of_the_oldest_record_which_still_takes_space(shelf: SsdShelf) -> None:
+    tier = shelf.open()
+    assert tier.usage().expiry_lag_seconds == 0
+    tier.write(make_records([1]), durable=True)
+    shelf.clock.advance(TTL_SECONDS)
+    assert tier.usage().expiry_lag_seconds == 0
+    shelf.clock.advance(HOUR_SECONDS)
+    assert tier.usage().expiry_lag_seconds == HOUR_SECONDS
+    tier.maintain()
+    assert tier.usage().expiry_lag_seconds == 0
+
+
 def test_a_clock_that_steps_back_keeps_everything_and_still_expires(shelf: SsdShelf) -> None:
     tier = shelf.open()
     tier.write(make_records([1]), durable=True)

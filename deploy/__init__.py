@@ -1,0 +1,1 @@
+"""Files for those who run the service. Only `deploy/watch` is code."""

@@ -1,0 +1,1 @@
+"""The deploy files: checked by linters, and what they would start is started."""
