@@ -5,6 +5,7 @@ the document in canonical JSON. A write goes to a temporary file that is synced 
 a crash leaves the old document or the new one. One process at a time (:mod:`storage.lock`).
 """
 
+import errno
 import json
 import os
 import re
@@ -23,7 +24,15 @@ _TEMPORARY_SUFFIX = ".tmp"
 
 
 class CatalogError(Exception):
-    """A document cannot be kept: a bad name, too large, one too many, or the file system refused."""
+    """A document cannot be kept: a bad name, too large, one too many, or the file system refused.
+
+    ``is_full`` says that it is the file system, which has no room.
+    """
+
+    @property
+    def is_full(self) -> bool:
+        """See the class."""
+        return isinstance(self.__cause__, OSError) and self.__cause__.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
 class CorruptDocumentError(CatalogError):

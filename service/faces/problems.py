@@ -12,6 +12,7 @@ from service.planner import InvalidRequestError
 from service.profiles import ProfileError
 from service.shelf.fetching import NoSuchShardError
 from service.shelf.records import TierDownError
+from storage.catalog import CatalogError
 
 RETRY_SECONDS = 1
 MAX_MESSAGE_CHARACTERS = 300
@@ -73,6 +74,7 @@ KNOWN_ERRORS = (
     UnknownNamespaceError,
     NamespaceLimitError,
     NamespaceConflictError,
+    CatalogError,
     InvalidRequestError,
     NamespaceError,
     ProfileError,
@@ -110,6 +112,8 @@ def problem_of(error: Exception) -> ProblemError:
             return ProblemError(404, str(error))
         case NamespaceLimitError():
             return ProblemError(507, str(error))
+        case CatalogError():
+            return ProblemError(507 if error.is_full else 503, str(error))
         case NamespaceConflictError():
             return _from_conflict(error)
         case InvalidRequestError() | NamespaceError():

@@ -23,7 +23,7 @@ router = APIRouter(prefix="/v1/namespaces", tags=["namespaces"])
     responses={
         200: {"description": "It was registered alike before."},
         201: {"model": models.NamespaceAnswer, "description": "Newly registered."},
-        **problem_responses(409, 413, 415, 422, 507),
+        **problem_responses(409, 413, 415, 422, 503, 507),
     },
     openapi_extra=bodies.json_body(NamespaceQuestion),
     summary="Register a namespace",
