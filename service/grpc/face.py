@@ -13,6 +13,8 @@ from service.settings import Settings
 
 MESSAGE_SLACK_BYTES = 64 << 10
 """What a message may have beside the prompt or the keys in it."""
+STREAM_SLACK = 100
+"""A connection may have so many calls more than are served: they are refused, instead of waiting where nobody sees it."""
 FRAME_BYTES = 1 << 20
 """HTTP/2 frames as large as the messages: with the default of 16 KiB a fetch takes a third longer."""
 KEEPALIVE_SECONDS = 60
@@ -77,7 +79,7 @@ def _options(settings: Settings) -> list[tuple[str, int]]:
     keys_bytes = limits.max_list_items * 2 * HASH_BYTES
     return [
         ("grpc.max_receive_message_length", max(prompt_bytes, keys_bytes, limits.max_json_bytes) + MESSAGE_SLACK_BYTES),
-        ("grpc.max_concurrent_streams", settings.grpc.max_calls),
+        ("grpc.max_concurrent_streams", settings.grpc.max_calls + STREAM_SLACK),
         ("grpc.http2.max_frame_size", FRAME_BYTES),
         ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
         ("grpc.so_reuseport", 0),

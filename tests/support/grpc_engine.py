@@ -46,7 +46,9 @@ class GrpcEngine:
     """Calls the verbs of a service at ``grpc://host:port``."""
 
     def __init__(self, url: str, token: str | None = None, credentials: grpc.ChannelCredentials | None = None) -> None:
-        address, options = url.partition("://")[2], [("grpc.max_receive_message_length", -1)]
+        # A connection of its own: channels of one process share theirs otherwise.
+        options = [("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1)]
+        address = url.partition("://")[2]
         self.channel = (
             grpc.secure_channel(address, credentials, options)
             if credentials

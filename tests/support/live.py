@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import uvicorn
 
+from service.faces.context import Context
 from service.grpc.face import GrpcFace, grpc_face
 from service.rest.app import create_app
 from service.server import bind, config_of, url_of
@@ -22,6 +23,7 @@ class Live:
     parts: Parts
     url: str
     grpc_url: str | None
+    context: Context
 
 
 class _ThreadedServer(uvicorn.Server):
@@ -55,7 +57,7 @@ def live(parts: Parts) -> Iterator[Live]:
         thread.start()
         try:
             assert server.listening.wait(START_SECONDS), "the server did not start"
-            yield Live(parts, url_of(listener), grpc.url if grpc else None)
+            yield Live(parts, url_of(listener), grpc.url if grpc else None, app.state.context)
         finally:
             server.should_exit = True
             thread.join(START_SECONDS)
