@@ -4,6 +4,7 @@ import asyncio
 import math
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -20,6 +21,7 @@ from service.rest.protocol import BoundedHttpProtocol
 from service.settings import Settings
 from service.shelf.assemble import open_service
 from service.shelf.upkeep import Upkeep
+from service.tls import ServerTls
 from storage.clock import Clock
 
 KEEP_ALIVE_SECONDS = 75
@@ -110,14 +112,15 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
         on_ready: called with the base URL, and that of the gRPC face if there is one, once requests are answered.
 
     Raises:
-        OSError: the address cannot be bound, or the data directory not be opened.
+        OSError: the address cannot be bound, the data directory not be opened, or the certificate not be used.
     """
     with ExitStack() as stack:
         stop_asked = stack.enter_context(_signals_noted())
+        tls = ServerTls(settings.tls) if settings.tls.is_on else None
         listener = stack.enter_context(bind(settings.server.host, settings.server.port))
         parts = open_service(settings, clock)
         stack.callback(parts.close)
-        upkeep = Upkeep(parts)
+        upkeep = Upkeep(parts, [tls.refresh] if tls else [])
         upkeep.start()
         stack.callback(upkeep.stop)
         app = create_app(parts)
@@ -126,12 +129,12 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
         grpc = grpc_face(app.state.context)
 
         def ready() -> None:
-            grpc_url = grpc.url if grpc else None
-            _LOG.info("serving", url=url_of(listener), grpc=grpc_url, data_dir=str(settings.store.data_dir))
-            on_ready(url_of(listener), grpc_url)
+            url, grpc_url = url_of(listener, is_encrypted=settings.tls.is_on), grpc.url if grpc else None
+            _LOG.info("serving", url=url, grpc=grpc_url, data_dir=str(settings.store.data_dir))
+            on_ready(url, grpc_url)
 
         _Server(
-            config_of(app),
+            config_of(app, tls.context if tls else None),
             app.state.context,
             clock,
             drain_seconds=settings.server.drain_seconds,
@@ -155,14 +158,15 @@ def bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def url_of(listener: socket.socket) -> str:
+def url_of(listener: socket.socket, *, is_encrypted: bool = False) -> str:
     """The base URL of what listens on a socket."""
     host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if is_encrypted else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def config_of(app: FastAPI) -> uvicorn.Config:
-    """How the HTTP server runs the face."""
+def config_of(app: FastAPI, tls: ssl.SSLContext | None = None) -> uvicorn.Config:
+    """How the HTTP server runs the face, encrypted where a context is given."""
     return uvicorn.Config(
         app,
         loop="uvloop",
@@ -174,6 +178,7 @@ def config_of(app: FastAPI) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        ssl_context_factory=None if tls is None else lambda *_: tls,
     )
 
 

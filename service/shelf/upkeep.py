@@ -1,6 +1,7 @@
 """The background work: leases that end, touches that are written, space that is taken back."""
 
 import threading
+from collections.abc import Callable, Sequence
 
 import structlog
 
@@ -28,10 +29,14 @@ def tell_of_change(before: Health, now: Health) -> Health:
 
 
 class Upkeep:
-    """A thread that does a step every ``interval_seconds`` until it is stopped."""
+    """A thread that does a step every ``interval_seconds`` until it is stopped.
 
-    def __init__(self, parts: Parts, interval_seconds: float = 1.0) -> None:
+    ``beside`` are further steps, of what is no part of the service itself.
+    """
+
+    def __init__(self, parts: Parts, beside: Sequence[Callable[[], None]] = (), interval_seconds: float = 1.0) -> None:
         self._parts = parts
+        self._beside = beside
         self._interval_seconds = interval_seconds
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="kvshelf-upkeep", daemon=True)
@@ -50,6 +55,8 @@ class Upkeep:
         while not self._stop.wait(self._interval_seconds):
             try:
                 upkeep_step(self._parts)
+                for step in self._beside:
+                    step()
                 state = tell_of_change(state, health(self._parts))
             except Exception:  # noqa: BLE001 - a failed step is logged and tried again: without upkeep the tiers fill up.
                 _LOG.exception("upkeep_failed")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import ssl
 import subprocess
 import sys
 import threading
@@ -32,9 +33,14 @@ class Served:
         self.data_dir = directory / "data"
         self.log_path = directory / "log"
         self._options = options
+        self._trust: ssl.SSLContext | bool = True
         self._settings = {"KVSHELF_STORE__BUDGET_BYTES": str(SMALL_BUDGET_BYTES), **settings}
         self._server: ServerProcess | None = None
         self._http: httpx.Client | None = None
+
+    def trust(self, authority: Path) -> None:
+        """Let clients expect TLS, and trust the authority of that file."""
+        self._trust = ssl.create_default_context(cafile=str(authority))
 
     @property
     def server(self) -> ServerProcess:
@@ -61,7 +67,7 @@ class Served:
             self._server = ServerProcess(options, environment=self._settings, stderr=log)
             started = clock.monotonic()
             self._server.start()
-        self._http = httpx.Client(base_url=self.url, timeout=30)
+        self._http = httpx.Client(base_url=self.url, timeout=30, verify=self._trust)
         assert self._http.get("/readyz").status_code == 204
         return clock.monotonic() - started
 
