@@ -14,7 +14,7 @@ from service.settings import Settings
 MESSAGE_SLACK_BYTES = 64 << 10
 """What a message may have beside the prompt or the keys in it."""
 STREAM_SLACK = 100
-"""A connection may have so many calls more than are served: they are refused, instead of waiting where nobody sees it."""
+"""A connection may have so many calls more than are served: those are refused, instead of waiting unseen."""
 FRAME_BYTES = 1 << 20
 """HTTP/2 frames as large as the messages: with the default of 16 KiB a fetch takes a third longer."""
 KEEPALIVE_SECONDS = 60
