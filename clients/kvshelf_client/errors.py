@@ -47,8 +47,12 @@ class WireVersionError(FrameError):
     fault = Fault.VERSION
 
 
+class HeaderChecksumError(FrameError):
+    """A frame's header that does not match its checksum."""
+
+
 class ChecksumError(FrameError):
-    """A payload, or a frame's header, that does not match its checksum."""
+    """A payload that does not match its checksum."""
 
     fault = Fault.CORRUPT
 

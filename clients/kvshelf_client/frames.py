@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from kvshelf_client.errors import ChecksumError, FrameError
+from kvshelf_client.errors import FrameError, HeaderChecksumError
 from kvshelf_client.words import MissReason, Provenance
 
 MEDIA_TYPE = "application/vnd.kvshelf.frames.v1"
@@ -139,7 +139,7 @@ def unpack_header(data: bytes | bytearray | memoryview) -> FrameHeader:
         raise FrameError(f"wire version {version} is not spoken here, only {WIRE_VERSION}")
     (stated,) = _HEADER_CHECKSUM.unpack_from(data, _FIELDS.size)
     if stated != checksum_of(bytes(data[: _FIELDS.size])):
-        raise ChecksumError("the header's checksum does not match its bytes")
+        raise HeaderChecksumError("the header's checksum does not match its bytes")
     if reserved:
         raise FrameError(f"the reserved field holds {reserved}, not 0")
     try:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 
-from kvshelf_client.errors import ChecksumError, FrameError
+from kvshelf_client.errors import FrameError, HeaderChecksumError
 from kvshelf_client.frames import Frame, FrameAssembler, FrameKind
 from kvshelf_client.words import MissReason
 from service.faces.answers import outcome_document
@@ -60,7 +60,7 @@ async def _batches(
             raise FrameError("the body ends inside a frame")
     except FrameError as error:
         detail = f"after {count} records, whose outcomes are here too: {error}"
-        reason = {"reason": MissReason.CORRUPT.value} if isinstance(error, ChecksumError) else {}
+        reason = {"reason": MissReason.CORRUPT.value} if isinstance(error, HeaderChecksumError) else {}
         problem = ProblemError(400, detail, field="frames", extra=reason)
     except ProblemError as error:
         problem = error
