@@ -13,12 +13,13 @@ _EXAMPLES = """examples:
   kvshelf demo                     see it work: a service, a replayed trace, the hit table
   kvshelf serve --data-dir shelf   run a service
   kvshelf replay sample            replay the sample trace against it
+  kvshelf simulate sample          what shelves of other sizes would make of it
 
 Each command has its own help with examples: kvshelf COMMAND --help
 """
 
 
-COMMANDS = ("demo", "serve", "replay", "resume", "profile", "trace", "config", "token")
+COMMANDS = ("demo", "serve", "replay", "simulate", "resume", "profile", "trace", "config", "token")
 """One module of this package each, in the order the help lists them. Each has ``add_parser``."""
 
 

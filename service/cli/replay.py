@@ -12,7 +12,7 @@ from kvshelf_client.client import Client
 from kvshelf_client.errors import KvshelfError, ServiceError
 from service.cli import console
 from service.cli.errors import CommandError, UsageError
-from service.cli.numbers import count, number_from
+from service.cli.numbers import bytes_per_token, count, number_from
 from service.cli.progress import Progress
 from service.cli.replay_text import describe, summary
 from service.cli.trace_input import FORMATS_HELP, add_trace_options, read_input
@@ -55,7 +55,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--profile", default=DEFAULT_PROFILE, help=f"id, or a .toml file (default: {DEFAULT_PROFILE})")
     parser.add_argument(
         "--bytes-per-token",
-        type=_bytes_per_token,
+        type=bytes_per_token,
         default=1,
         metavar="N",
         help="make records this small; `full` or 0 for the profile's real sizes (default: 1)",
@@ -182,9 +182,3 @@ def _report(
         console.say(describe(tally))
     if ended.text:
         console.warn(f"kvshelf replay: {ended.text}")
-
-
-def _bytes_per_token(text: str) -> int | None:
-    if text in ("full", "0"):
-        return None
-    return count(text)

@@ -49,9 +49,8 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     for flag, kind in (("--snapshot", "an exact"), ("--replayed-snapshot", "a replayed")):
         text = f"boundary of {kind} snapshot that is there; may be repeated"
         add(flag, type=int, action="append", default=[], metavar="B", help=text)
-    abilities = ",".join(Ability)
-    text = f"what the engine can do, as a list (default: {abilities})"
-    add("--supports", type=_abilities, default=frozenset(Ability), metavar="A,..", help=text)
+    text = f"what the engine can do, as a list (default: {','.join(Ability)})"
+    add("--supports", type=abilities, default=frozenset(Ability), metavar="A,..", help=text)
     add("--exact-only", action="store_true", help="allow nothing that is not bit-identical to a full prefill")
     text = "load nothing that costs more bytes for each token it saves"
     add("--max-load-bytes-per-saved-token", type=float, metavar="X", help=text)
@@ -99,7 +98,7 @@ def _cached(arguments: argparse.Namespace) -> Cached:
     return Cached(there, there if exact is None else exact, tuple(snapshots))
 
 
-def _abilities(text: str) -> frozenset[Ability]:
+def abilities(text: str) -> frozenset[Ability]:
     """The abilities of a comma-separated list, which may be empty."""
     words = [word.strip() for word in text.split(",") if word.strip()]
     unknown = [word for word in words if word not in list(Ability)]

@@ -20,6 +20,11 @@ def tokens_by_source(plan: ResumePlan, layout: Layout) -> dict[Source, int]:
     }
 
 
+def hit_tokens_of(layout: Layout, plan: ResumePlan, global_tokens: int) -> int:
+    """What a trace analysis calls a hit: G uncapped; without global KV, the used snapshot's boundary."""
+    return global_tokens if layout.block_bytes else plan.load.snapshot_boundary or 0
+
+
 def plan_document(plan: ResumePlan) -> dict[str, object]:
     """The plan as a JSON object; token counts, half-open ranges and bytes, all as :class:`ResumePlan` has them."""
     load = plan.load

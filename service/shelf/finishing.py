@@ -6,11 +6,6 @@ from service.planner.base import Cached, Layout, ResumePlan
 from service.shelf.parts import Parts
 
 
-def hit_tokens_of(layout: Layout, plan: ResumePlan, global_tokens: int) -> int:
-    """What a trace analysis calls a hit: G uncapped; without global KV, the used snapshot's boundary."""
-    return global_tokens if layout.block_bytes else plan.load.snapshot_boundary or 0
-
-
 def finish(parts: Parts, owner: str | None, lease_id: str, ran: RanPlan) -> tuple[Layout, ResumePlan]:
     """Release a lease of ``owner`` and account for its request by the plan that ran; returns that plan and its layout.
 

@@ -7,8 +7,8 @@ from kvshelf_client.words import MissReason, Provenance
 from service.leases.lease import Answer, Lease, PlanFacts, RequestKey
 from service.namespaces import Namespace
 from service.planner import Ran, check_request, fallback_plan, resume_plan, useful_snapshot_boundaries
+from service.planner.accounts import hit_tokens_of
 from service.planner.base import Cached, Load, Mode, Request, ResumePlan
-from service.shelf.finishing import hit_tokens_of
 from service.shelf.parts import Parts
 from service.shelf.survey import (
     BlockSurvey,

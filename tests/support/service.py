@@ -36,17 +36,18 @@ def make_parts(
     snapshots: Tier | None = None,
     make_id: Callable[[], str] | None = None,
     access: Access | None = None,
+    budget_bytes: int = 64 << 20,
 ) -> Parts:
-    """A service over the given tiers; in-process ones of 64 MiB each where none are given."""
+    """A service over the given tiers; in-process ones of ``budget_bytes`` each where none are given."""
     settings = settings or load_settings(environment={})
     metrics = Metrics("test")
     if blocks is None:
         blocks = MemoryTier(
-            clock=clock, observer=metrics, ttl_seconds=settings.store.ttl_seconds, budget_bytes=64 << 20, name="ssd"
+            clock=clock, observer=metrics, ttl_seconds=settings.store.ttl_seconds, budget_bytes=budget_bytes, name="ssd"
         )
     if snapshots is None:
         snapshots = MemoryTier(
-            clock=clock, observer=metrics, ttl_seconds=settings.pool.ttl_seconds, budget_bytes=64 << 20, name="dram"
+            clock=clock, observer=metrics, ttl_seconds=settings.pool.ttl_seconds, budget_bytes=budget_bytes, name="dram"
         )
     tiers = (blocks, snapshots)
 

@@ -66,10 +66,10 @@ class Stage:
 
 
 @contextmanager
-def staged(directory: Path) -> Iterator[Stage]:
-    """A stage whose service keeps its catalog in ``directory``."""
+def staged(directory: Path, *, budget_bytes: int = 64 << 20) -> Iterator[Stage]:
+    """A stage whose service keeps its catalog in ``directory``; each tier has the budget."""
     clock = ManualClock()
-    parts = make_parts(directory, clock)
+    parts = make_parts(directory, clock, budget_bytes=budget_bytes)
     try:
         with live(parts) as served, Client(served.url) as client:
             yield Stage(clock, served, client)
