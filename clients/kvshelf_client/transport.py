@@ -119,6 +119,8 @@ class TransportModule(Protocol):
 _PACKAGES = {
     "http": "kvshelf_client.http",
     "https": "kvshelf_client.http",
+    "grpc": "kvshelf_client.grpc",
+    "grpcs": "kvshelf_client.grpc",
 }
 
 

@@ -29,13 +29,15 @@ Upload = Callable[[Call, AsyncIterator[bytes]], Awaitable[Message]]
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """A verb: the label it is timed under, the scope it takes, and its one way to answer.
+    """A verb: the label it is timed under, the scope it takes (None: anybody), and its one way to answer.
 
-    Bulk goes as encoded bytes, see :mod:`kvshelf_client.grpc.chunks`; everything else as messages.
+    ``while_draining`` says that it is answered during a stop, too. Bulk goes as encoded bytes, see
+    :mod:`kvshelf_client.grpc.chunks`; everything else as messages.
     """
 
     label: str
-    scope: Scope
+    scope: Scope | None
     unary: Unary | None = None
     download: Download | None = None
     upload: Upload | None = None
+    while_draining: bool = False

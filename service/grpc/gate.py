@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from kvshelf_client.grpc.kvshelf.v1 import kvshelf_pb2 as pb
-from service.access import Principal
+from service.access import ANYBODY, Principal
 from service.faces.context import Context
 from service.faces.problems import RETRY_SECONDS, STOPPING, ProblemError, problem_of
 from service.faces.tokens import bearer_token
@@ -63,11 +63,12 @@ class Gate:
 
     def _admit(self, verb: Verb, rpc: Rpc) -> Principal:
         """Who asks; raises unless they may, and there is room."""
-        principal = self._context.parts.access.authenticate(
-            bearer_token(dict(rpc.invocation_metadata() or ()).get("authorization"))
-        )
-        principal.require(verb.scope)
-        if self._context.is_draining:
+        principal = ANYBODY
+        if verb.scope is not None:
+            sent = dict(rpc.invocation_metadata() or ()).get("authorization")
+            principal = self._context.parts.access.authenticate(bearer_token(sent))
+            principal.require(verb.scope)
+        if self._context.is_draining and not verb.while_draining:
             raise ProblemError(503, STOPPING)
         if self._calls >= self._max_calls:
             raise ProblemError(429, f"{self._calls} calls are under way; come again in {RETRY_SECONDS} s")

@@ -5,6 +5,7 @@ from google.protobuf.struct_pb2 import Struct
 
 from kvshelf_client.grpc.kvshelf.v1 import kvshelf_pb2 as pb
 from service.grpc.call import Call
+from service.shelf.condition import health as health_of
 from service.shelf.condition import statistics
 
 
@@ -13,3 +14,9 @@ async def stats(call: Call, request: pb.StatsRequest) -> pb.StatsResponse:  # no
     return pb.StatsResponse(
         stats=ParseDict(await call.context.run(statistics, call.context.parts, call.principal), Struct())
     )
+
+
+async def health(call: Call, request: pb.HealthRequest) -> pb.HealthResponse:  # noqa: ARG001 - it asks for everything
+    """Health with its causes, as far as the caller may know them."""
+    state = health_of(call.context.parts)
+    return pb.HealthResponse(status=state.status, causes=state.causes)

@@ -19,5 +19,6 @@ VERBS = {
     "ReadRecord": Verb("record", Scope.READ, download=records.read),
     "LookAtRecord": Verb("record", Scope.READ, unary=records.look),
     "DeleteRecord": Verb("record", Scope.WRITE, unary=records.delete_one),
-    "Stats": Verb("stats", Scope.READ, unary=operate.stats),
+    "Stats": Verb("stats", Scope.READ, unary=operate.stats, while_draining=True),
+    "Health": Verb("operate", None, unary=operate.health, while_draining=True),
 }

@@ -1130,6 +1130,45 @@ class StatsResponse(_message.Message):
 Global___StatsResponse: _TypeAlias = StatsResponse  # noqa: Y015
 
 @_typing.final
+class HealthRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HealthRequest: _TypeAlias = HealthRequest  # noqa: Y015
+
+@_typing.final
+class HealthResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATUS_FIELD_NUMBER: _builtins.int
+    CAUSES_FIELD_NUMBER: _builtins.int
+    status: _builtins.str
+    """"ok", "degraded" or "down"."""
+    @_builtins.property
+    def causes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        status: _builtins.str = ...,
+        causes: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["causes", b"causes", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HealthResponse: _TypeAlias = HealthResponse  # noqa: Y015
+
+@_typing.final
 class Problem(_message.Message):
     """The problem document of the REST face (RFC 9457), among the details of every error."""
 
