@@ -56,6 +56,7 @@ GOALS = {
     "http_fetch_vs_tcp": Goal(0.5, 0.8),
     "http_fetch_vs_redis_mget256": Goal(3, 5),
     "http_fetch_vs_redis_best": Goal(1.5, 2.5),
+    "grpc_fetch_vs_tcp": Goal(0.2, 0.3),
     "http_store_vs_tcp": Goal(0.5, 0.65),
     "local_copy_vs_memcpy": Goal(0.7, 0.85),
     "local_verify_vs_memcpy": Goal(0.85, 0.95),

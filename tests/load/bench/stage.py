@@ -30,6 +30,7 @@ class Service:
     def __init__(self, process: ServerProcess, data_dir: Path, bytes_per_token: int | None) -> None:
         self.data_dir = data_dir
         self.url, self.pid = process.url, process.process.pid
+        self.grpc_url = process.said.rpartition("gRPC: ")[2]
         self.client = Client(self.url, timeout_seconds=120)
         spec = NamespaceSpec("bench", "model", "1", PROFILE, BLOCK_TOKENS, bytes_per_token)
         self.namespace = self.client.register_namespace(NAMESPACE, spec)
@@ -86,7 +87,7 @@ class Stage:
         if name not in self._services:
             data_dir = self.directory / name
             environment = {"KVSHELF_STORE__BUDGET_BYTES": str(self.sizes.budget_bytes), **settings}
-            options = ["--port", "0", "--data-dir", str(data_dir), "--redis-url", self.redis.url]
+            options = ["--port", "0", "--grpc-port", "0", "--data-dir", str(data_dir), "--redis-url", self.redis.url]
             log = self.closing.enter_context((self.directory / f"{name}.log").open("wb"))
             process = self.closing.enter_context(ServerProcess(options, environment=environment, stderr=log))
             self._services[name] = Service(process, data_dir, bytes_per_token)

@@ -4,6 +4,7 @@ from tests.load.bench.base import Case
 from tests.load.bench.cases.churn import Churn
 from tests.load.bench.cases.cold_fetch import ColdFetch
 from tests.load.bench.cases.disk import DiskRandom, DiskSequential, DiskWrite
+from tests.load.bench.cases.grpc_fetch import GrpcFetch
 from tests.load.bench.cases.http_fetch import HttpFetch
 from tests.load.bench.cases.http_store import DurableStore, HttpStore
 from tests.load.bench.cases.lmdb_inline import LmdbInline
@@ -26,6 +27,7 @@ REFERENCES: tuple[type[Case], ...] = (
 PEERS: tuple[type[Case], ...] = (RedisMget, LmdbInline)
 OWN: tuple[type[Case], ...] = (
     HttpFetch,
+    GrpcFetch,
     HttpStore,
     ColdFetch,
     DurableStore,
