@@ -28,6 +28,9 @@ Reply = Any
 READ_BYTES = 256 << 10
 """How much is asked of a socket at once."""
 
+READ_ONLY_SECONDS = 5.0
+"""How long nothing is written after a refusal of a read-only server."""
+
 _JOIN_BYTES = 4096
 _URL_OPTIONS = {"connection_class", "db", "host", "password", "path", "port", "username"}
 _ABOUT_ONE_COMMAND = (exceptions.OutOfMemoryError, exceptions.ExecAbortError)
@@ -117,8 +120,8 @@ class RedisLink:
         """Where the server is, without credentials."""
         self.ailment: Ailment | None = None
         """What ended the last conversation before its time; None when nothing did, and before the first."""
-        self.is_read_only = False
-        """Whether it refused a write as a replica does, and took none since. See :meth:`try_to_write`."""
+        self._clock = clock
+        self._writes_again_at = 0.0
         self._waiting = Waiting(clock, timeout_seconds)
         self._on_fault = on_fault
         self._is_closed = False
@@ -172,11 +175,10 @@ class RedisLink:
         with self.session() as session:
             return session.ask(commands)
 
-    def try_to_write(self, key: bytes) -> None:
-        """Where it was read-only, see whether it still is, by removing a key that is not there."""
-        if self.is_read_only:
-            self.ask([(b"UNLINK", key)])
-            self.is_read_only = False
+    @property
+    def is_read_only(self) -> bool:
+        """Whether it refused a write as a replica does, in the last ``READ_ONLY_SECONDS``: until then try no other."""
+        return self._clock.monotonic() < self._writes_again_at
 
     def close(self) -> None:
         """Drop all connections. Safe to call twice."""
@@ -194,7 +196,8 @@ class RedisLink:
 
     def _down(self, error: Exception) -> LinkDownError:
         self.ailment = ailment_of(error)
-        self.is_read_only = self.is_read_only or isinstance(error, exceptions.ReadOnlyError)
+        if isinstance(error, exceptions.ReadOnlyError):
+            self._writes_again_at = self._clock.monotonic() + READ_ONLY_SECONDS
         self._on_fault(self.ailment)
         return LinkDownError(self.ailment, f"{type(error).__name__} at {self.where}")
 

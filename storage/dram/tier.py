@@ -53,7 +53,7 @@ class RedisTier(Tier):
 
     Holds are best effort: a read finds what is there by then. Usage is of what this process stored or saw, since Redis
     counts no payloads: of records other processes store it learns by looking them up. A Redis that turns out to be
-    read-only, as a master that was demoted, is read from; nothing is written until upkeep finds that it takes writes.
+    read-only, as a master that was demoted, is read from, and written to again some seconds later.
 
     Args:
         url: ``redis://``, ``rediss://`` or ``unix://``, with credentials if need be; they show up nowhere.
@@ -183,7 +183,6 @@ class RedisTier(Tier):
         try:
             self._look(self._ledger.longest_unseen(MAINTAIN_RECORDS))
             self._link.ask([(b"PING",)])
-            self._link.try_to_write(self._values.probe_key)
             self._memory.look_again()
         except LinkDownError:
             pass  # is_up tells

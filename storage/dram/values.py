@@ -61,11 +61,6 @@ class Values:
         self._ttl_seconds = ttl_seconds
         self._ttl_ms = math.ceil(ttl_seconds * 1000)
 
-    @property
-    def probe_key(self) -> bytes:
-        """The name of a value that is never there."""
-        return self._prefix + b"probe"
-
     def key(self, record_id: RecordId) -> bytes:
         """The name of a record's value."""
         return b"%b{%b.%d}" % (self._prefix, record_id.key.hex().encode(), record_id.shard)

@@ -43,15 +43,13 @@ def behind_breaker(tier: Tier) -> BreakerTier:
 
 def verbs(tier: Tier) -> dict[str, Callable[[], bool]]:
     """Every verb, as a call that is true when it was answered as by a tier that is down."""
+    big = [make_record(9, size=20_000_000), make_record(8)]
     return {
         "lookup": lambda: look(tier, 1, 2) == [DOWN, DOWN],
         "many": lambda: set(look(tier, *range(2000))) == {DOWN},
         "hold": lambda: fetch(tier, [make_id(1)]) == [DOWN],
         "write": lambda: tier.write(make_records([3]), durable=True)[0].outcome is WriteOutcome.TIER_DOWN,
-        "big write": lambda: (
-            {one.outcome for one in tier.write([make_record(9, size=20_000_000), make_record(8)], durable=True)}
-            == {WriteOutcome.TIER_DOWN}
-        ),
+        "big write": lambda: {one.outcome for one in tier.write(big, durable=True)} == {WriteOutcome.TIER_DOWN},
         "touch": lambda: tier.touch([make_id(1), make_id(77)]) == 0,
         "delete": lambda: tier.delete([make_id(1)]) == 0,
         "maintain": lambda: tier.maintain() is None,

@@ -28,7 +28,7 @@ class Proxy:
         self.cut_after_bytes: int | None = None
         self.accepted_at: list[float] = []
         """When each connection was accepted, on the monotonic clock."""
-        self._target = ("127.0.0.1", port)
+        self.aim(port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
@@ -40,6 +40,10 @@ class Proxy:
     def url(self) -> str:
         """Where it is, as a Redis URL."""
         return f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+
+    def aim(self, port: int) -> None:
+        """Connect what is accepted from now on to that port of 127.0.0.1."""
+        self._target = ("127.0.0.1", port)
 
     def cut_all(self) -> None:
         """Cut every connection there is."""

@@ -57,3 +57,10 @@ def test_text() -> None:
     assert "number=3" in text
     assert "ValueError: broken" in text
     assert "chatter" not in text
+
+
+def test_a_log_that_cannot_be_written_hurts_nobody() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-c", SPEAK + "print('went on')", "info", "json"]
+        ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, text=True, check=False)
+    assert ended.stdout == "went on\n"

@@ -1,0 +1,11 @@
+"""Faults under load, for some seconds; the soak does it for an hour."""
+
+from tests.load.soak import outages
+from tests.load.soak.base import silent
+
+
+def test_some_seconds_of_faults_lose_nothing_that_was_acknowledged() -> None:
+    summary = outages.run(15, 1, silent)
+    assert not summary.failures
+    assert summary.tried["blocks acknowledged as durable"] > 100
+    assert summary.tried["records received"] > 300
