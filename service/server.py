@@ -126,7 +126,7 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
         app = create_app(parts)
         stack.callback(app.state.context.close)
 
-        grpc = grpc_face(app.state.context)
+        grpc = grpc_face(app.state.context, tls)
 
         def ready() -> None:
             url, grpc_url = url_of(listener, is_encrypted=settings.tls.is_on), grpc.url if grpc else None

@@ -34,6 +34,14 @@ class ServerTls:
         self.context.sni_callback = self._hand_over
         self._is_in_trouble = False
 
+    @property
+    def files(self) -> list[bytes]:
+        """What the newest context was made of: certificate, key, and the clients' authorities where they must show one.
+
+        For a server that makes its own context.
+        """
+        return self._loaded
+
     def refresh(self) -> None:
         """Take a renewed certificate over. One that cannot be used changes nothing, and is tried again next time."""
         try:

@@ -129,8 +129,13 @@ def transport_module(url: str) -> TransportModule:
 
     Raises:
         ValueError: no transport has this scheme.
+        ImportError: it takes packages that are not installed; the text says which extra brings them.
     """
     package = _PACKAGES.get(urlsplit(url).scheme)
     if package is None:
         raise ValueError(f"{url!r} is no service address; it looks like http://127.0.0.1:8710")
-    return import_module(package)
+    try:
+        return import_module(package)
+    except ImportError as error:
+        extra = package.rpartition(".")[2]
+        raise ImportError(f"{url!r} takes kvshelf-client[{extra}]: {error}") from error

@@ -10,6 +10,7 @@ from service.faces.context import Context
 from service.faces.prompts import HASH_BYTES
 from service.grpc.gate import SERVICE, Gate
 from service.settings import Settings
+from service.tls import ServerTls
 
 MESSAGE_SLACK_BYTES = 64 << 10
 """What a message may have beside the prompt or the keys in it."""
@@ -26,10 +27,12 @@ class GrpcFace:
 
     Args:
         context: the threads, the gate and the parts it shares with the other faces.
+        tls: for encrypted connections; None for plain ones.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, tls: ServerTls | None) -> None:
         self._context = context
+        self._tls = tls
         self._settings = context.parts.settings
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         self._server: grpc.aio.Server | None = None
@@ -50,13 +53,16 @@ class GrpcFace:
         host, port = self._settings.server.host, self._settings.grpc.port
         place = f"[{host}]" if ":" in host else host
         try:
-            taken = self._server.add_insecure_port(f"{place}:{port}")
+            if self._tls is None:
+                taken = self._server.add_insecure_port(f"{place}:{port}")
+            else:
+                taken = self._server.add_secure_port(f"{place}:{port}", _credentials(self._tls))
         except RuntimeError:
             raise OSError(f"cannot listen on {host} port {port} for gRPC") from None
         for name in (health.OVERALL_HEALTH, SERVICE.full_name):
             await self._health.set(name, HealthCheckResponse.SERVING)
         await self._server.start()
-        self.url = f"grpc://{place}:{taken}"
+        self.url = f"{'grpc' if self._tls is None else 'grpcs'}://{place}:{taken}"
 
     async def drain(self) -> None:
         """Say that nothing new is taken; the gate refuses it."""
@@ -68,9 +74,31 @@ class GrpcFace:
             await self._server.stop(grace_seconds)
 
 
-def grpc_face(context: Context) -> GrpcFace | None:
+def grpc_face(context: Context, tls: ServerTls | None) -> GrpcFace | None:
     """The gRPC face, not started yet; None where the settings have no port for it."""
-    return None if context.parts.settings.grpc.port is None else GrpcFace(context)
+    return None if context.parts.settings.grpc.port is None else GrpcFace(context, tls)
+
+
+def _credentials(tls: ServerTls) -> grpc.ServerCredentials:
+    """The certificate in force, asked for at each hand-shake. A renewed one is taken over as it is on REST."""
+    given = tls.files
+
+    def configuration() -> grpc.ServerCertificateConfiguration:
+        cert, key, *authorities = given
+        return grpc.ssl_server_certificate_configuration([(key, cert)], *authorities)
+
+    def renewed() -> grpc.ServerCertificateConfiguration | None:
+        nonlocal given
+        if tls.files == given:
+            return None
+        given = tls.files
+        return configuration()
+
+    return grpc.dynamic_ssl_server_credentials(
+        configuration(),
+        renewed,  # type: ignore[arg-type]  # None says that nothing has changed, which the stubs do not know.
+        require_client_authentication=len(given) > 2,
+    )
 
 
 def _options(settings: Settings) -> list[tuple[str, int]]:

@@ -12,6 +12,7 @@ from service.grpc.face import GrpcFace, grpc_face
 from service.rest.app import create_app
 from service.server import bind, config_of, url_of
 from service.shelf.parts import Parts
+from service.tls import ServerTls
 
 START_SECONDS = 20.0
 
@@ -24,6 +25,7 @@ class Live:
     url: str
     grpc_url: str | None
     context: Context
+    tls: ServerTls | None
 
 
 class _ThreadedServer(uvicorn.Server):
@@ -51,13 +53,15 @@ def live(parts: Parts) -> Iterator[Live]:
     """Serve ``parts`` on a free loopback port; the caller keeps and closes the parts."""
     with bind("127.0.0.1", 0) as listener:
         app = create_app(parts)
-        grpc = grpc_face(app.state.context)
-        server = _ThreadedServer(config_of(app), grpc)
+        tls = ServerTls(parts.settings.tls) if parts.settings.tls.is_on else None
+        grpc = grpc_face(app.state.context, tls)
+        server = _ThreadedServer(config_of(app, tls.context if tls else None), grpc)
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
         try:
             assert server.listening.wait(START_SECONDS), "the server did not start"
-            yield Live(parts, url_of(listener), grpc.url if grpc else None, app.state.context)
+            url = url_of(listener, is_encrypted=tls is not None)
+            yield Live(parts, url, grpc.url if grpc else None, app.state.context, tls)
         finally:
             server.should_exit = True
             thread.join(START_SECONDS)

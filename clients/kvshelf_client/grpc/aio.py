@@ -1,7 +1,7 @@
 """The gRPC transport for asyncio, over the channel for threads.
 
 gRPC's own for asyncio serves one event loop a process: with a second one, calls end as cancelled now and then
-(docs/decisions/0026). So what waits for one answer waits for its callback, and a fetch is read by a thread of a pool.
+(docs/decisions/0027). So what waits for one answer waits for its callback, and a fetch is read by a thread of a pool.
 """
 
 import asyncio
