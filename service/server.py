@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from service.faces.context import Context
 from service.grpc.face import GrpcFace, grpc_face
+from service.notify import READY, STOPPING, notify
 from service.rest.app import create_app
 from service.rest.protocol import BoundedHttpProtocol
 from service.settings import Settings
@@ -29,6 +30,8 @@ KEEP_ALIVE_SECONDS = 75
 
 _LOG = structlog.get_logger("kvshelf.server")
 _POLL_SECONDS = 0.02
+_UNREAD_SECONDS = 1.0
+"""How long a stop waits for the first fetch of a plan that was just answered: far more than its client takes."""
 
 
 class _Server(uvicorn.Server):
@@ -80,12 +83,14 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Refuse what is new while what is under way ends, at most for the drain's time; then close."""
+        """Refuse what is new while what is under way ends and leases are fetched, for the drain's time; then close."""
+        notify(STOPPING)
         self._context.is_draining = True
         if self._grpc is not None:
             await self._grpc.drain()
         deadline = self._clock.monotonic() + self._drain_seconds
-        while self._is_to_wait(deadline):  # noqa: ASYNC110 - a signal handler cannot set an event of the loop
+        unread_until = min(deadline, self._clock.monotonic() + _UNREAD_SECONDS)
+        while self._is_to_wait(deadline, unread_until):  # noqa: ASYNC110 - a signal handler cannot set an event of the loop
             await asyncio.sleep(_POLL_SECONDS)
         if self._context.under_way:
             _LOG.warning("stop_waits_no_longer", requests=self._context.under_way)
@@ -99,8 +104,10 @@ class _Server(uvicorn.Server):
             await self._grpc.stop(rest_seconds)
         await super().shutdown(sockets)
 
-    def _is_to_wait(self, deadline: float) -> bool:
-        return self._context.under_way > 0 and not self.force_exit and self._clock.monotonic() < deadline
+    def _is_to_wait(self, deadline: float, unread_until: float) -> bool:
+        now = self._clock.monotonic()
+        is_unread = now < unread_until and self._context.parts.leases.has_unread()
+        return (is_unread or (self._context.under_way > 0 and now < deadline)) and not self.force_exit
 
 
 def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None], None]) -> None:
@@ -132,6 +139,7 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
             url, grpc_url = url_of(listener, is_encrypted=settings.tls.is_on), grpc.url if grpc else None
             _LOG.info("serving", url=url, grpc=grpc_url, data_dir=str(settings.store.data_dir))
             on_ready(url, grpc_url)
+            notify(READY)
 
         _Server(
             config_of(app, tls.context if tls else None),

@@ -19,7 +19,7 @@ Each command has its own help with examples: kvshelf COMMAND --help
 """
 
 
-COMMANDS = ("demo", "serve", "replay", "simulate", "resume", "profile", "trace", "config", "token")
+COMMANDS = ("demo", "serve", "health", "replay", "simulate", "resume", "profile", "trace", "config", "token")
 """One module of this package each, in the order the help lists them. Each has ``add_parser``."""
 
 

@@ -57,6 +57,11 @@ class LeaseBook:
         """Records under lease now."""
         return self._records
 
+    def has_unread(self) -> bool:
+        """Whether a plan was answered whose records nobody has begun to fetch."""
+        with self._lock:
+            return any(lease.is_unread for lease in self._leases.values())
+
     def check_room(self, request: RequestKey, weight: int) -> None:
         """Whether a lease of a request that comes to ``weight`` would be taken now.
 

@@ -63,6 +63,7 @@ class Lease:
     users: int = 0
     closed: bool = False
     fell_back: bool = False
+    was_read: bool = False
     owner: str | None = None
 
     @property
@@ -74,6 +75,11 @@ class Lease:
     def records(self) -> int:
         """How many records it holds."""
         return sum(len(hold.entries) for hold in self._holds())
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether it holds something that nobody has begun to fetch."""
+        return not self.was_read and self.records > 0
 
     @property
     def weight(self) -> int:

@@ -10,11 +10,13 @@ from service.faces.problems import STOPPING, ProblemError
 from service.rest.problems import problem_response
 
 ANSWERED_WHILE_DRAINING = frozenset({"/healthz", "/readyz", "/metrics", "/v1/stats"})
+_LEASES = "/v1/leases/"
+"""What was leased before a stop may be fetched and given back until the end of it."""
 _LOG = structlog.get_logger("kvshelf.rest")
 
 
 class Drain:
-    """ASGI middleware. What was begun before the stop goes on; what comes after it is refused with a 503."""
+    """ASGI middleware. What was begun before a stop goes on, leases are served; anything else is refused with a 503."""
 
     def __init__(self, app: ASGIApp, context: Context) -> None:
         self._app = app
@@ -24,7 +26,7 @@ class Drain:
         """Let a request through, or refuse it."""
         if scope["type"] != "http" or scope["path"] in ANSWERED_WHILE_DRAINING:
             await self._app(scope, receive, send)
-        elif self._context.is_draining:
+        elif self._context.is_draining and not scope["path"].startswith(_LEASES):
             await _refuse(scope, receive, send)
         else:
             self._context.under_way += 1

@@ -94,6 +94,7 @@ def begin_fetch(
 ) -> Opening:
     """Decide what is sent of a lease in use, and read what is no block. Arguments and errors as :func:`open_fetch`."""
     shards = _shards(lease, shard)
+    lease.was_read = True
     if fall_back:
         _fall_back(parts, lease)
     head = _read_snapshots(parts, lease, shards)

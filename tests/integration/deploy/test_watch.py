@@ -92,6 +92,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Promethe
     served = Served(tmp_path_factory.mktemp("served"))
     served.start()
     with Prometheus(tmp_path_factory.mktemp("prometheus"), served.url) as prometheus:
+        # Counters that were never scraped at 0 do not rise.
+        eventually(partial(prometheus.query, "kvshelf_build_info"), 30)
         command = [sys.executable, "-P", "-m", "service.cli.main", "replay", "sample", "--url", served.url]
         replay = subprocess.run([*command, "--sessions", "4", "--json"], capture_output=True, text=True, check=False)
         assert replay.returncode == 0, replay.stderr

@@ -76,7 +76,8 @@ def test_a_caller_that_does_not_read_is_cut_off_at_last(served: Served, engine: 
 
 
 def test_a_second_signal_cuts_off_at_once(served: Served, engine: GrpcEngine) -> None:
-    next(stalled_fetch(engine))
+    stream = stalled_fetch(engine)  # A stream that is let go of is cancelled.
+    next(stream)
     served.signal(signal.SIGTERM)
     eventually(lambda: status_of(engine) == health_pb2.HealthCheckResponse.NOT_SERVING, 2)
     served.signal(signal.SIGTERM)

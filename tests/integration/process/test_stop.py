@@ -100,6 +100,33 @@ def test_a_fetch_under_way_is_finished(slow: tuple[Served, SlowFetch, list[str]]
     assert [line["event"] for line in served.log()] == ["serving", "stopped"]
 
 
+def test_what_was_planned_before_the_stop_can_still_be_fetched(serve: Serve) -> None:
+    served = serve()
+    register(served.http)
+    prompt = tokens(20 * BLOCK + 129)
+    keys = keys_of(served.http, prompt)[:20]
+    store(served.http, b"".join(frame(key, (number + 1) * BLOCK) for number, key in enumerate(keys)))
+    planned = plan(served.http, prompt)
+    served.signal(signal.SIGTERM)
+    stopping(served)
+    assert served.http.post("/v1/namespaces/ns/plan", content=prompt).status_code == 503
+    assert served.http.post("/v1/namespaces/ns/store", content=b"").status_code == 503
+    assert [header.key.hex() for header, _ in fetch(served.http, planned)] == keys
+    release(served.http, planned)
+    assert served.wait(5) == 0
+
+
+def test_a_plan_that_nobody_fetches_keeps_nobody_waiting(serve: Serve) -> None:
+    served = serve(KVSHELF_SERVER__DRAIN_SECONDS="15")
+    register(served.http)
+    prompt = tokens(4 * BLOCK)
+    keys = keys_of(served.http, prompt)[:3]
+    store(served.http, b"".join(frame(key, (number + 1) * BLOCK) for number, key in enumerate(keys)))
+    assert plan(served.http, prompt)["lease"]["records"] > 0
+    served.signal(signal.SIGTERM)
+    assert served.wait(5) == 0
+
+
 def test_a_second_signal_waits_for_nobody(slow: tuple[Served, SlowFetch, list[str]]) -> None:
     served, fetching, _ = slow
     served.signal(signal.SIGTERM)
