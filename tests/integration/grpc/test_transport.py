@@ -1,4 +1,4 @@
-"""The shipped gRPC transport against a service, for threads and for asyncio: deadlines, cancellation, close, trouble."""
+"""The shipped gRPC transport against a service: deadlines, cancellation, close, trouble, several event loops."""
 
 import asyncio
 import os
