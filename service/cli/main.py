@@ -14,12 +14,13 @@ _EXAMPLES = """examples:
   kvshelf serve --data-dir shelf   run a service
   kvshelf replay sample            replay the sample trace against it
   kvshelf simulate sample          what shelves of other sizes would make of it
+  kvshelf size sample              how much SSD and DRAM such a load needs
 
 Each command has its own help with examples: kvshelf COMMAND --help
 """
 
 
-COMMANDS = ("demo", "serve", "health", "replay", "simulate", "resume", "profile", "trace", "config", "token")
+COMMANDS = ("demo", "serve", "health", "replay", "simulate", "size", "resume", "profile", "trace", "config", "token")
 """One module of this package each, in the order the help lists them. Each has ``add_parser``."""
 
 

@@ -71,7 +71,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     add("--ssd-bytes", type=byte_count, metavar="B", help="budget of the SSD tier (default: none)")
     add("--dram-bytes", type=byte_count, metavar="B", help="budget of the DRAM pool (default: none)")
     text = f"which snapshots are stored: {NAMES} (default: last-block)"
-    add("--snapshots", type=_policy, default="last-block", metavar="POLICY", help=text)
+    add("--snapshots", type=snapshot_policy, default="last-block", metavar="POLICY", help=text)
     text = "a snapshot does not take the place of the one before it in its session"
     add("--no-supersede", dest="supersede", action="store_false", help=text)
     text = "the SSD tier drops all of a segment that it takes back, also what is in use"
@@ -192,7 +192,8 @@ def _about(arguments: argparse.Namespace, trace: Trace) -> dict[str, object]:
     }
 
 
-def _policy(text: str) -> SnapshotPolicy:
+def snapshot_policy(text: str) -> SnapshotPolicy:
+    """The policy of a name; raises ArgumentTypeError."""
     try:
         return policy_named(text)
     except ValueError as error:
@@ -204,7 +205,7 @@ _SWEPT: dict[str, tuple[str, Callable[[str], Any]]] = {
     "state-ttl": ("state_ttl_seconds", seconds),
     "ssd-bytes": ("ssd_bytes", byte_count),
     "dram-bytes": ("dram_bytes", byte_count),
-    "snapshots": ("snapshots", _policy),
+    "snapshots": ("snapshots", snapshot_policy),
 }
 """What can be swept: the field of the options, and how its values are read."""
 

@@ -71,6 +71,8 @@ class DiskCounts:
     expired: int = 0
     refused: int = 0
     peak: int = 0
+    lived_seconds: float = 0.0
+    """What the lives of all records add up to, so far."""
 
 
 @dataclass(slots=True)
@@ -88,6 +90,7 @@ class Disk:
     is_carrying: bool = True
     counts: DiskCounts = field(default_factory=DiskCounts)
     _map: ExtentMap = field(default_factory=ExtentMap)
+    _now: float = 0.0
     _active: Segment | None = None
     _sealed: dict[Segment, None] = field(default_factory=dict)
 
@@ -99,9 +102,12 @@ class Disk:
     def expire(self, now: float) -> None:
         """Drop what has not been used for the lifetime, and empty the segments of which little is left."""
         touched: set[Segment] = set()
+        self.counts.lived_seconds += self.records * (now - self._now)
+        self._now = now
         while dead := [one for one in self._map.oldest_use() if now - one.used_at >= self.ttl_seconds]:
             for extent in dead:
                 touched.add(extent.segment)
+                self.counts.lived_seconds -= extent.length * (now - extent.used_at - self.ttl_seconds)
                 self.counts.expired += extent.length
                 self._drop(extent)
         if self._active is not None and not self._active.live:
@@ -110,6 +116,10 @@ class Disk:
             for segment in [one for one in self._sealed if one in touched]:
                 if segment.live <= self.size.sparse_records:
                     self._carry(segment.extents)
+
+    def left_seconds(self) -> float:
+        """What the lives of all live records still add up to, if none is used again."""
+        return sum(one.length * (one.used_at + self.ttl_seconds - self._now) for one in self._map)
 
     def reach(self, path: Sequence[Span]) -> tuple[int, int]:
         """How many blocks of a path are there without a gap, and how many exact ones."""

@@ -55,6 +55,10 @@ class ExtentMap:
         """In the order of the requests: a request that is over gets no more."""
         self.records = 0
 
+    def __iter__(self) -> Iterator[Extent]:
+        """All extents."""
+        return (extent for family in self._families.values() for extent in family)
+
     def over(self, span: Span) -> list[Extent]:
         """The extents that have a place of the span, in order."""
         family = self._families.get(span.first >> FAMILY_BITS)

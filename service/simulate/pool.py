@@ -37,6 +37,8 @@ class PoolCounts:
     superseded: int = 0
     refused: int = 0
     peak: int = 0
+    lived_seconds: float = 0.0
+    """What the lives of all snapshots add up to, so far."""
 
 
 @dataclass(slots=True)
@@ -50,18 +52,26 @@ class Pool:
 
     ttl_seconds: float
     limit: int | None = None
+    _now: float = 0.0
     counts: PoolCounts = field(default_factory=PoolCounts)
     _kept: OrderedDict[int, Kept] = field(default_factory=OrderedDict)
     _families: dict[int, list[int]] = field(default_factory=dict)
 
     def expire(self, now: float) -> None:
         """Drop what has not been used for the lifetime."""
+        self.counts.lived_seconds += len(self._kept) * (now - self._now)
+        self._now = now
         while self._kept:
             place, kept = next(iter(self._kept.items()))
             if now - kept.used_at < self.ttl_seconds:
                 return
             self.counts.expired += 1
+            self.counts.lived_seconds -= now - kept.used_at - self.ttl_seconds
             self._drop(place)
+
+    def left_seconds(self) -> float:
+        """What the lives of all snapshots still add up to, if none is used again."""
+        return sum(kept.used_at + self.ttl_seconds - self._now for kept in self._kept.values())
 
     def deepest(self, path: Sequence[Span], low: int, high: int, *, exact_only: bool) -> Found | None:
         """The deepest snapshot that serves, with from ``low`` to ``high`` blocks of the path before it."""

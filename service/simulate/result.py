@@ -16,6 +16,7 @@ class SimulationResult:
 
     ``stored_bytes`` are payloads, as in a replay. What has to do with the disk (``peak_ssd_bytes``, ``written_bytes``,
     ``carried_bytes``) has each record's header and padding; what has to do with the pool has its overhead a record.
+    The byte-seconds are what was on each shelf over time, until the last of it has expired after the trace's end.
     """
 
     requests: int = 0
@@ -29,8 +30,10 @@ class SimulationResult:
     tokens_by_source: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(SOURCES, 0)))
     resumes: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(MODES, 0)))
     exact_resumes: int = 0
-    stored_bytes: int = 0
-    loaded_bytes: int = 0
+    stored_ssd_bytes: int = 0
+    stored_dram_bytes: int = 0
+    loaded_ssd_bytes: int = 0
+    loaded_dram_bytes: int = 0
     peak_ssd_bytes: int = 0
     peak_dram_bytes: int = 0
     evicted_ssd_bytes: int = 0
@@ -39,6 +42,8 @@ class SimulationResult:
     written_bytes: int = 0
     carried_bytes: int = 0
     duration_seconds: float = 0.0
+    ssd_byte_seconds: float = 0.0
+    dram_byte_seconds: float = 0.0
 
     def finish(self, layout: Layout, plan: ResumePlan, cached: Cached) -> None:
         """Count a request that ran its plan."""
@@ -55,12 +60,23 @@ class SimulationResult:
             self.tokens_by_source[source.value] += tokens
         self.resumes[plan.mode.value] += 1
         self.exact_resumes += plan.exact
-        self.loaded_bytes += plan.load.total_bytes
+        self.loaded_ssd_bytes += plan.load.ssd_bytes
+        self.loaded_dram_bytes += plan.load.dram_bytes
 
     @property
     def token_hit_rate(self) -> float:
         """Hit tokens of prompt tokens."""
         return self.hit_tokens / self.prompt_tokens if self.prompt_tokens else 0.0
+
+    @property
+    def stored_bytes(self) -> int:
+        """What was stored or replaced."""
+        return self.stored_ssd_bytes + self.stored_dram_bytes
+
+    @property
+    def loaded_bytes(self) -> int:
+        """What all plans loaded."""
+        return self.loaded_ssd_bytes + self.loaded_dram_bytes
 
     @property
     def written_bytes_per_day(self) -> float:
@@ -83,7 +99,9 @@ class SimulationResult:
             "run_tokens": self.run_tokens,
             "saved_tokens": self.saved_tokens,
             "stored_bytes": self.stored_bytes,
+            "stored_bytes_by_tier": {"ssd": self.stored_ssd_bytes, "dram": self.stored_dram_bytes},
             "loaded_bytes": self.loaded_bytes,
+            "loaded_bytes_by_tier": {"ssd": self.loaded_ssd_bytes, "dram": self.loaded_dram_bytes},
             "peak_ssd_bytes": self.peak_ssd_bytes,
             "peak_dram_bytes": self.peak_dram_bytes,
             "evicted_bytes": self.evicted_ssd_bytes + self.evicted_dram_bytes,

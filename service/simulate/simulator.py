@@ -76,9 +76,12 @@ class _Simulator:
         layout, result = self._layout, self._result
         disk, pool = self._disk.counts, self._pool.counts
         record_bytes = padded_bytes(layout.block_bytes)
-        result.stored_bytes = disk.stored * layout.block_bytes + pool.stored * layout.snapshot_bytes
+        result.stored_ssd_bytes = disk.stored * layout.block_bytes
+        result.stored_dram_bytes = pool.stored * layout.snapshot_bytes
         result.refused_bytes = disk.refused * layout.block_bytes + pool.refused * layout.snapshot_bytes
         result.peak_ssd_bytes, result.peak_dram_bytes = disk.peak * record_bytes, pool.peak * self._snapshot_cost
+        result.ssd_byte_seconds = (disk.lived_seconds + self._disk.left_seconds()) * record_bytes
+        result.dram_byte_seconds = (pool.lived_seconds + self._pool.left_seconds()) * self._snapshot_cost
         result.evicted_ssd_bytes = disk.evicted * layout.block_bytes
         result.evicted_dram_bytes = pool.evicted * layout.snapshot_bytes
         result.carried_bytes = disk.carried * record_bytes

@@ -10,7 +10,7 @@ import pytest
 from service.cli.main import main
 
 _DOCS = Path(__file__).parents[3] / "docs"
-_PAGES = ("trace-format.md", "simulate.md")
+_PAGES = ("trace-format.md", "simulate.md", "sizing.md")
 _COMMANDS = [
     (page, line[2:])
     for page in _PAGES
@@ -49,3 +49,12 @@ def test_the_keys_are_those_described(capsys: pytest.CaptureFixture[str]) -> Non
     named = set(re.findall(r"`([a-z_]+)`", section))
     assert main(["simulate", "sample", "--sessions", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out).keys() <= named
+
+
+def test_the_keys_of_sizing_are_those_described(capsys: pytest.CaptureFixture[str]) -> None:
+    named = set(re.findall(r"`([a-z_]+)`", (_DOCS / "sizing.md").read_text()))
+    command = "size sample --json --drive-bytes 1TB --drive-dwpd 1 --price-engine-hour 1 --prefill-tokens-per-second 9"
+    assert main([*command.split(), "--price-ssd-tb-month", "1", "--price-dram-gb-month", "1"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    nested = [document, document["model"], document["plan"], document["plan"]["drives"], document["prices"]]
+    assert {key for part in nested for key in part} <= named
