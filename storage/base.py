@@ -105,6 +105,8 @@ class WriteOutcome(StrEnum):
     """The payload does not match its checksum. Nothing was written."""
     FULL = "full"
     """No room, and nothing may be evicted for it. Nothing was written."""
+    NO_KEY = "no_key"
+    """Records are sealed, and its tenant has no key. Nothing was written."""
     TIER_DOWN = "tier_down"
     """The tier could not keep it. Nothing is promised."""
 

@@ -28,6 +28,7 @@ StoreReason = Literal[
     "wrong_shard",
     "corrupt",
     "full",
+    "no_key",
     "tier_down",
 ]
 STORE_OUTCOMES: tuple[str, ...] = get_args(StoreOutcome)

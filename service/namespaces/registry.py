@@ -44,6 +44,7 @@ class NamespaceRegistry:
         self._known: dict[tuple[str | None, str], Namespace] = {}
         for namespace in map(self._load, catalog.names()):
             self._known |= _entries(namespace)
+        self._tenants = {one.namespace_id: one.spec.tenant for one in self._all()}
 
     def register(self, principal: Principal, name: str, spec: NamespaceSpec) -> tuple[Namespace, bool]:
         """The caller's namespace of a name, and whether this call made it; durable when it returns.
@@ -70,6 +71,7 @@ class NamespaceRegistry:
             document = {"fingerprint": requested.fingerprint.hex(), "name": name, "spec": spec.document()}
             self._catalog.write(_document_name(spec.tenant, name), document)
             self._known = self._known | _entries(requested)
+            self._tenants = {**self._tenants, requested.namespace_id: spec.tenant}
             return requested, True
 
     def get(self, principal: Principal, name: str) -> Namespace:
@@ -91,6 +93,10 @@ class NamespaceRegistry:
         """All namespaces that the caller knows, by name; all there are, for the operator."""
         known = [one for one in self._all() if principal.is_operator or one.spec.tenant == principal.tenant]
         return sorted(known, key=lambda namespace: (namespace.name, namespace.spec.tenant))
+
+    def tenant_of(self, namespace_id: bytes) -> str | None:
+        """The tenant of the namespace with that id; None where there is none. Quick: asked for each record."""
+        return self._tenants.get(namespace_id)
 
     def check_names(self) -> None:
         """Raise CatalogError when two tenants have a namespace of one name: without tokens names must do."""

@@ -2,6 +2,7 @@
 
 from service.settings.access import AccessSettings
 from service.settings.base import GIB, KIB, MAX_BYTES, MAX_SECONDS, MIB
+from service.settings.encryption import EncryptionSettings
 from service.settings.grpc import GrpcSettings
 from service.settings.lease import LeaseSettings
 from service.settings.limits import LimitSettings
@@ -24,6 +25,7 @@ __all__ = [
     "LeaseSettings",
     "LimitSettings",
     "AccessSettings",
+    "EncryptionSettings",
     "Settings",
     "TlsSettings",
     "SettingsError",

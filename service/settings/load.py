@@ -22,6 +22,7 @@ from pydantic_settings import SettingsError as PydanticSettingsError
 
 from service.access.hosts import is_loopback
 from service.settings.access import AccessSettings
+from service.settings.encryption import EncryptionSettings
 from service.settings.grpc import GrpcSettings
 from service.settings.lease import LeaseSettings
 from service.settings.limits import LimitSettings
@@ -50,6 +51,7 @@ class Settings(BaseSettings):
     limits: LimitSettings = Field(default_factory=LimitSettings)
     access: AccessSettings = Field(default_factory=AccessSettings)
     tls: TlsSettings = Field(default_factory=TlsSettings)
+    encryption: EncryptionSettings = Field(default_factory=EncryptionSettings)
 
     @model_validator(mode="after")
     def _is_not_open_to_others(self) -> "Settings":

@@ -1,5 +1,6 @@
 """Make the parts of a service from its settings, and take them apart again in order."""
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,17 +13,19 @@ from service.leases.recent import Recent
 from service.metrics import Metrics
 from service.metrics.events import EventLog
 from service.namespaces import NamespaceRegistry
+from service.sealing import KeyBook, KeySource
 from service.settings import Settings
 from service.shelf.finishing import finish_all
 from service.shelf.parts import Parts
 from service.version import __version__
-from storage.base import Tier
+from storage.base import Tier, TierObserver
 from storage.breaker import BreakerTier
 from storage.catalog import Catalog
 from storage.clock import Clock
 from storage.dram import RedisTier
 from storage.lock import DirectoryLock
 from storage.memory import MemoryTier
+from storage.sealed import SEAL_BYTES
 from storage.ssd import SsdTier, WhenFull
 from storage.ssd.sizing import max_payload_bytes, segment_bytes
 
@@ -41,6 +44,7 @@ def open_service(settings: Settings, clock: Clock, make_id: Callable[[], str] = 
         UnusableDirectoryError: it was written by another version, or is no data directory.
         CatalogError: a namespace in it is damaged.
         TokenFileError: the file of tokens cannot be used.
+        KeySourceError: the encryption keys cannot be read.
     """
     closing = ExitStack()
     try:
@@ -60,14 +64,15 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
         namespaces = NamespaceRegistry(
             Catalog(directory / "namespaces", max_documents=settings.limits.max_namespaces),
             max_namespaces=settings.limits.max_namespaces,
-            max_block_bytes=max_payload_bytes(segment_bytes(settings.store.budget_bytes)),
+            max_block_bytes=max_payload_bytes(segment_bytes(settings.store.budget_bytes)) - SEAL_BYTES,
             max_snapshot_bytes=settings.limits.max_snapshot_bytes,
         )
         if not access.is_guarded:
             namespaces.check_names()
+        keys = _open_keys(settings, clock, namespaces)
         blocks = _open_blocks(settings, clock, metrics)
     closing.callback(blocks.close)
-    snapshots = _open_pool(settings, clock, metrics)
+    snapshots = _open_pool(settings, clock, metrics, keys)
     closing.callback(snapshots.close)
     parts = assemble(
         settings,
@@ -76,10 +81,11 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
         metrics=metrics,
         access=access,
         namespaces=namespaces,
-        blocks=blocks,
+        blocks=_sealed(blocks, keys, metrics),
         snapshots=snapshots,
         retention_reached_seconds=lambda: blocks.retention_seconds,
         close=closing.close,
+        keys=keys,
     )
     closing.callback(finish_all, parts)
     return parts
@@ -124,6 +130,7 @@ def assemble(
     snapshots: BreakerTier,
     retention_reached_seconds: Callable[[], float | None],
     close: Callable[[], None],
+    keys: KeyBook | None = None,
 ) -> Parts:
     """Put a service together from opened parts; ``close`` becomes its own."""
     leases = settings.lease
@@ -150,6 +157,7 @@ def assemble(
         breaker_state=lambda: snapshots.state.value,
         retention_reached_seconds=lambda: _or_ttl(retention_reached_seconds(), settings),
         close=close,
+        keys=keys,
     )
 
 
@@ -157,17 +165,36 @@ def _or_ttl(seconds: float | None, settings: Settings) -> float:
     return settings.store.ttl_seconds if seconds is None else seconds
 
 
-def _open_pool(settings: Settings, clock: Clock, metrics: Metrics) -> BreakerTier:
+def _open_keys(settings: Settings, clock: Clock, namespaces: NamespaceRegistry) -> KeyBook | None:
+    """The keys of encryption at rest; None where that is off. Raises KeySourceError."""
+    encryption = settings.encryption
+    if not encryption.is_on:
+        return None
+    return KeyBook(
+        KeySource(encryption.key_file, encryption.key_command, encryption.command_seconds),
+        clock,
+        refresh_seconds=encryption.refresh_seconds,
+        tenant_of=namespaces.tenant_of,
+    )
+
+
+def _sealed(tier: Tier, keys: KeyBook | None, observer: TierObserver) -> Tier:
+    """A tier whose payloads are sealed where encryption is on."""
+    if keys is None:
+        return tier
+    from storage.sealed.tier import SealedTier  # takes a library that is there only where encryption is used
+
+    return SealedTier(tier, keys.keys_of, os.urandom, observer)
+
+
+def _open_pool(settings: Settings, clock: Clock, metrics: Metrics, keys: KeyBook | None) -> BreakerTier:
     """The DRAM pool: a Redis when one is named, else memory of this process; a breaker before either."""
     pool = settings.pool
     if pool.redis_url is None:
-        return BreakerTier(
-            MemoryTier(
-                clock=clock, observer=metrics, ttl_seconds=pool.ttl_seconds, budget_bytes=pool.budget_bytes, name="dram"
-            ),
-            clock,
-            jitter=_jitter,
+        memory = MemoryTier(
+            clock=clock, observer=metrics, ttl_seconds=pool.ttl_seconds, budget_bytes=pool.budget_bytes, name="dram"
         )
+        return BreakerTier(_sealed(memory, keys, metrics), clock, jitter=_jitter)
     redis = RedisTier(
         url=pool.redis_url.get_secret_value(),
         clock=clock,
@@ -176,7 +203,7 @@ def _open_pool(settings: Settings, clock: Clock, metrics: Metrics) -> BreakerTie
         prefix=pool.key_prefix,
         timeout_seconds=pool.timeout_seconds,
     )
-    return BreakerTier(redis, clock, jitter=_jitter)
+    return BreakerTier(_sealed(redis, keys, metrics), clock, jitter=_jitter)
 
 
 def _jitter() -> float:

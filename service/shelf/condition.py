@@ -31,6 +31,8 @@ def health(parts: Parts) -> Health:
             causes.append(trouble)
     if (trouble := parts.access.trouble()) is not None:
         causes.append(trouble)
+    if parts.keys is not None and (trouble := parts.keys.trouble()) is not None:
+        causes.append(trouble)
     return Health("degraded" if causes else "ok", tuple(causes))
 
 

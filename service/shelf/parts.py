@@ -9,6 +9,7 @@ from service.leases.lease import PlanFacts, RequestKey
 from service.leases.recent import Recent
 from service.metrics import Metrics
 from service.namespaces import NamespaceRegistry
+from service.sealing import KeyBook
 from service.settings import Settings
 from service.shelf.turns import Turns
 from storage.base import Tier
@@ -39,5 +40,7 @@ class Parts:
     retention_reached_seconds: Callable[[], float]
     close: Callable[[], None]
     """End every lease, flush, and let go of the tiers and the data directory."""
+    keys: KeyBook | None = None
+    """The keys that records are sealed with; None where encryption is off."""
     turns: Turns = field(default_factory=Turns)
     """Of snapshots: one that is retired after a look must not have become exact since."""

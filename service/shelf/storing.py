@@ -38,6 +38,7 @@ _OUTCOMES = {
     WriteOutcome.DUPLICATE: ("duplicate", "none"),
     WriteOutcome.CORRUPT: ("refused", "corrupt"),
     WriteOutcome.FULL: ("refused", "full"),
+    WriteOutcome.NO_KEY: ("refused", "no_key"),
     WriteOutcome.TIER_DOWN: ("lost", "tier_down"),
 }
 

@@ -18,6 +18,8 @@ def upkeep_step(parts: Parts) -> None:
     parts.blocks.maintain()
     parts.snapshots.maintain()
     parts.access.refresh()
+    if parts.keys is not None:
+        parts.keys.refresh()
 
 
 def tell_of_change(before: Health, now: Health) -> Health:

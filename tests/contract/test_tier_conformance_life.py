@@ -93,10 +93,10 @@ def test_upkeep_takes_back_the_space_of_the_expired(factory: TierFactory, tier: 
     for _ in range(5):
         tier.maintain()
     usage = tier.usage()
-    assert (usage.records, usage.live_bytes) == (3, 3000)
+    assert (usage.records, usage.live_bytes) == (3, factory.kept(3000, 3))
     assert look(tier, 0, 7, 99, 200, 201) == [MissReason.EXPIRED, None, MissReason.EXPIRED, None, None]
     assert factory.observer.evicted_records == {"expired": 99}
-    assert factory.observer.evicted_bytes == {"expired": 99_000}
+    assert factory.observer.evicted_bytes == {"expired": factory.kept(99_000, 99)}
     assert len(factory.observer.ages) == 99
     assert all(TTL_SECONDS <= age <= TTL_SECONDS + 1 for age in factory.observer.ages)
 
@@ -130,7 +130,7 @@ def test_the_cause_of_a_deletion_is_remembered(
     assert tier.delete([make_id(1)], cause=cause) == 1
     assert look(tier, 1, 2) == [reason, None]
     assert factory.observer.evicted_records == {cause: 1}
-    assert factory.observer.evicted_bytes == {cause: 1000}
+    assert factory.observer.evicted_bytes == {cause: factory.kept(1000, 1)}
     tier.write(make_records([1]), durable=True)
     assert tier.delete([make_id(1)]) == 1
     assert look(tier, 1) == [MissReason.NEVER_STORED], "storing it again wiped the note"
@@ -170,7 +170,11 @@ def test_a_durable_tier_keeps_its_records_over_a_restart(factory: TierFactory) -
     tier = factory.reopen(tier)
     assert entry_of(tier, make_id(3)) == entry
     assert look(tier, 1, 2, 3) == [None, MissReason.NEVER_STORED, None]
-    assert (tier.usage().records, tier.usage().live_bytes) == (usage.records, usage.live_bytes) == (2, 2000)
+    assert (
+        (tier.usage().records, tier.usage().live_bytes)
+        == (usage.records, usage.live_bytes)
+        == (2, factory.kept(2000, 2))
+    )
     assert tier.usage().owners == usage.owners
     assert fetch(tier, [make_id(1), make_id(3)]) == [records[0].payload, records[2].payload]
     factory.advance(TTL_SECONDS / 2 + 1)

@@ -12,12 +12,14 @@ from typing import ClassVar
 
 from redis import Redis
 
-from storage.base import Record, Tier
+from storage.base import UNKNOWN_CHECKSUM, Record, Tier
 from storage.breaker import BreakerTier
 from storage.clock import ManualClock
 from storage.dram import RedisTier
 from storage.dram.header import HEADER_BYTES
 from storage.memory import MemoryTier
+from storage.sealed import SEAL_BYTES, TenantKeys
+from storage.sealed.tier import SealedTier
 from storage.ssd import SsdTier
 from storage.ssd import format as ssd_format
 from tests.support.observers import RecordingObserver
@@ -45,6 +47,12 @@ class TierFactory(ABC):
     """Acknowledged durable writes survive :meth:`reopen`."""
     holds_are_firm: ClassVar[bool]
     """What is held stays readable through replacement, deletion, expiry and eviction."""
+    keeps_labels: ClassVar[bool] = True
+    """False for a wrapper that uses them itself."""
+    knows_checksums: ClassVar[bool] = True
+    """False where only a read tells them."""
+    overhead_bytes: ClassVar[int] = 0
+    """Bytes of a payload as it is kept and accounted, beyond those that were written."""
     small_budget_bytes: ClassVar[int]
     """A budget that 1,000 records of 10 kB do not fit in; 0 when the tier is not given one by its constructor."""
 
@@ -60,6 +68,14 @@ class TierFactory(ABC):
         tier = self._make(ttl_seconds, budget_bytes)
         self._made.append(tier)
         return tier
+
+    def kept(self, plain_bytes: int, records: int) -> int:
+        """What so many records of so many bytes together are accounted as."""
+        return plain_bytes + records * self.overhead_bytes
+
+    def looked_up(self, checksum: int) -> int:
+        """What a lookup says of a payload's checksum."""
+        return checksum if self.knows_checksums else UNKNOWN_CHECKSUM
 
     def advance(self, seconds: float) -> None:
         """Let ``seconds`` pass, for the tiers and for whatever server is behind them."""
@@ -204,10 +220,44 @@ class SsdFactory(TierFactory):
         raise AssertionError(f"{record.id} is in no segment")
 
 
+class SealedMixin(TierFactory):
+    """Seals what goes to the tier of the factory it is mixed with, under one key for all."""
+
+    keeps_labels = knows_checksums = False
+    overhead_bytes = SEAL_BYTES
+    keys = TenantKeys({1: bytes(range(32))})
+
+    def _seal(self, tier: Tier) -> Tier:
+        return SealedTier(tier, lambda _: self.keys, os.urandom, self.observer)
+
+
+class SealedSsdFactory(SealedMixin, SsdFactory):
+    """The SSD tier, sealed."""
+
+    name = "sealed-ssd"
+
+    def _open(self, directory: Path, ttl_seconds: float, budget_bytes: int) -> Tier:
+        inner = super()._open(directory, ttl_seconds, budget_bytes)
+        sealed = self._seal(inner)
+        self._settings[sealed] = self._settings[inner]
+        return sealed
+
+
+class SealedRedisFactory(SealedMixin, RedisFactory):
+    """The pool on a real Redis, sealed, behind a breaker, as it is used."""
+
+    name = "sealed-redis"
+
+    def _make(self, ttl_seconds: float, budget_bytes: int) -> Tier:
+        return BreakerTier(self._seal(super()._make(ttl_seconds, budget_bytes)), self.clock, jitter=lambda: 0.0)
+
+
 FACTORIES: tuple[type[TierFactory], ...] = (
     MemoryFactory,
     SsdFactory,
     RedisFactory,
     BreakerMemoryFactory,
     BreakerRedisFactory,
+    SealedSsdFactory,
+    SealedRedisFactory,
 )

@@ -20,7 +20,7 @@ from service.rest.problems import problem_responses
 from service.shelf import records
 from service.shelf.parts import Parts
 from service.shelf.storing import Outcome, Upload, ran_plan, store
-from storage.base import Entry, Loaded, Miss
+from storage.base import UNKNOWN_CHECKSUM, Entry, Loaded, Miss
 
 router = APIRouter(prefix="/v1/namespaces", tags=["records"])
 
@@ -210,6 +210,8 @@ def _write_response(outcome: Outcome, *, write_once: bool) -> Response:
         raise ProblemError(503, "the tier does not serve; the record was not kept")
     if outcome.reason == "full":
         raise ProblemError(507, "no room, and nothing may be evicted for it; raise store.budget_bytes or let it expire")
+    if outcome.reason == "no_key":
+        raise ProblemError(507, "records are encrypted here and the tenant has no key; the operator can give it one")
     if outcome.outcome == "refused":
         raise _refusal(outcome.reason)
     if outcome.outcome == "duplicate" and write_once:
@@ -292,8 +294,7 @@ def _headers(key: str, entry: Entry) -> dict[str, str]:
         "ETag": _etag(key, entry.id.shard, entry.generation),
         "Accept-Ranges": "bytes",
         "Kvshelf-Provenance": entry.provenance.name.lower(),
-        "Kvshelf-Checksum": f"xxh3={entry.checksum:016x}",
-    }
+    } | ({} if entry.checksum == UNKNOWN_CHECKSUM else {"Kvshelf-Checksum": f"xxh3={entry.checksum:016x}"})
 
 
 def _etag(key: str, shard: int, generation: int) -> str:

@@ -1,0 +1,42 @@
+"""Holds on sealed records."""
+
+from collections.abc import Callable, Sequence
+
+from storage.base import Entry, Hold, Loaded, Miss
+
+
+class SealedHold(Hold):
+    """A hold of the tier below whose records are opened as they are read.
+
+    Args:
+        hold: that of the tier below.
+        outer: what is said of its entries.
+        unseal: opens a record that was read.
+    """
+
+    def __init__(
+        self,
+        hold: Hold,
+        outer: Callable[[Sequence[Entry | Miss]], list[Entry | Miss]],
+        unseal: Callable[[Loaded | Miss], Loaded | Miss],
+    ) -> None:
+        self._hold = hold
+        self._unseal = unseal
+        self.entries = outer(hold.entries)
+
+    def read(self, start: int, end: int) -> list[Loaded | Miss]:
+        """See :meth:`Hold.read`."""
+        asked = self.entries[start:end]
+        found = self._hold.read(start, end)
+        return [
+            entry if isinstance(entry, Miss) else self._unseal(one) for entry, one in zip(asked, found, strict=True)
+        ]
+
+    def keep(self, start: int, end: int) -> None:
+        """See :meth:`Hold.keep`."""
+        self._hold.keep(start, end)
+        self.entries = self.entries[start:end]
+
+    def release(self) -> None:
+        """See :meth:`Hold.release`."""
+        self._hold.release()
