@@ -130,6 +130,11 @@ def problem_of(error: Exception) -> ProblemError:
     return ProblemError(500, "something unexpected happened; the log has it under event unexpected_error")
 
 
+def too_large(limit_bytes: int) -> ProblemError:
+    """The problem of a request whose body is over its bound."""
+    return ProblemError(413, f"the body is over the limit of {limit_bytes} bytes")
+
+
 def problem_of_fields(fields: list[dict[str, str]]) -> ProblemError:
     """A 422 about several fields; a great many are cut short."""
     detail = "; ".join(f"{field['field']}: {field['message']}" for field in fields[:10])

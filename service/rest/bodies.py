@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 
-from service.faces.problems import ProblemError
+from service.faces.problems import ProblemError, too_large
 from service.faces.questions import problem_of_validation
 
 TOKENS_TYPE = "application/octet-stream"
@@ -33,7 +33,7 @@ async def read_bounded(request: Request, limit_bytes: int) -> bytearray:
     async for chunk in request.stream():
         body += chunk
         if len(body) > limit_bytes:
-            raise _too_large(limit_bytes)
+            raise too_large(limit_bytes)
     return body
 
 
@@ -45,12 +45,8 @@ def check_length(request: Request, limit_bytes: int) -> int | None:
     if not stated.isdecimal():
         raise ProblemError(400, f"content-length {stated!r} is no number")
     if int(stated) > limit_bytes:
-        raise _too_large(limit_bytes)
+        raise too_large(limit_bytes)
     return int(stated)
-
-
-def _too_large(limit_bytes: int) -> ProblemError:
-    return ProblemError(413, f"the body is over the limit of {limit_bytes} bytes")
 
 
 def decode_model(body: bytes | bytearray, model: type[M]) -> M:

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from google.protobuf.json_format import MessageToDict, ParseDict
+from google.protobuf.json_format import ParseDict
 from google.protobuf.message import DecodeError, Message
 
 from kvshelf_client import answers, requests
 from kvshelf_client.documents import Document
 from kvshelf_client.errors import AnswerError
 from kvshelf_client.grpc.kvshelf.v1 import kvshelf_pb2 as pb
+from kvshelf_client.grpc.structs import plain
 from kvshelf_client.words import RecordClass
 
 Decode = Callable[[bytes], Any]
@@ -170,7 +171,7 @@ def _release(request: requests.Release) -> GrpcRequest:
 
 
 def _stats(_: requests.Stats) -> GrpcRequest:
-    return _sent("Stats", pb.StatsRequest(), pb.StatsResponse, lambda answer: MessageToDict(answer.stats))
+    return _sent("Stats", pb.StatsRequest(), pb.StatsResponse, lambda answer: plain(answer.stats))
 
 
 def _health(_: requests.CheckHealth) -> GrpcRequest:

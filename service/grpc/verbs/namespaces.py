@@ -1,8 +1,7 @@
 """Register namespaces, look at them, and prove that an engine hashes alike."""
 
-from google.protobuf.json_format import MessageToDict
-
 from kvshelf_client.grpc.kvshelf.v1 import kvshelf_pb2 as pb
+from kvshelf_client.grpc.structs import plain
 from service.faces.namespaces import register_namespace
 from service.faces.problems import ProblemError
 from service.faces.questions import NamespaceQuestion, checked
@@ -14,7 +13,7 @@ async def register(call: Call, request: pb.RegisterRequest) -> pb.Namespace:
     """Register a namespace, or find it registered alike."""
     fields = messages.present(request, without=("name", "profile_id", "profile_document"))
     if request.HasField("profile_document"):
-        fields["profile"] = MessageToDict(request.profile_document)
+        fields["profile"] = plain(request.profile_document)
     elif request.HasField("profile_id"):
         fields["profile"] = request.profile_id
     question = checked(NamespaceQuestion, fields)

@@ -4,7 +4,8 @@ import asyncio
 import threading
 
 from kvshelf_client.grpc.kvshelf.v1 import kvshelf_pb2 as pb
-from service.faces.prompts import Prompt, plan_prompt
+from service.faces.problems import too_large
+from service.faces.prompts import HASH_BYTES, TOKEN_BYTES, Prompt, plan_prompt
 from service.faces.questions import PlanQuestion, checked
 from service.grpc import messages
 from service.grpc.call import Call
@@ -26,6 +27,9 @@ async def plan(call: Call, request: pb.PlanRequest) -> pb.PlanResponse:
         fields["supports"] = ",".join(request.supports.names)
     question = checked(PlanQuestion, fields)
     kind = request.WhichOneof("prompt")
+    most_bytes = parts.settings.limits.max_prompt_tokens * (TOKEN_BYTES if kind == "tokens" else HASH_BYTES)
+    if max(len(request.tokens), len(request.hashes)) > most_bytes:
+        raise too_large(most_bytes)
     prompt = Prompt(
         tokens=request.tokens if kind == "tokens" else None,
         hashes=request.hashes if kind == "hashes" else None,

@@ -188,7 +188,7 @@ def test_bounds_are_those_of_rest(small: GrpcEngine) -> None:
     small.plan(struct.pack("<1000I", *range(1000)), request_id="a")
     keys = small.keys_of(b"") + [bytes([number] * 32).hex() for number in range(5)]
     for verb, request, code, status in (
-        ("Plan", plan(tokens=bytes(4004)), INVALID, 422),
+        ("Plan", plan(tokens=bytes(4004)), INVALID, 413),
         ("Plan", plan(request_id="b"), grpc.StatusCode.UNAVAILABLE, 503),
         ("Hash", pb.HashRequest(namespace="ns", tokens=bytes(20)), INVALID, 413),
         ("Touch", pb.KeysRequest(namespace="ns", record_class="block", keys=[KEY] * 5), INVALID, 413),
