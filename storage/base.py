@@ -44,6 +44,11 @@ class RecordId(NamedTuple):
     shard: int = 0
 
 
+def pack_id(record_id: RecordId) -> bytes:
+    """An id as bytes that sort: the key and the shard (u16 big-endian)."""
+    return record_id.key + record_id.shard.to_bytes(2, "big")
+
+
 class Record(NamedTuple):
     """A record as it is handed to :meth:`Tier.write`. ``checksum`` is xxh3_64 of ``payload``.
 
@@ -136,6 +141,29 @@ class Usage(NamedTuple):
     pinned_bytes: int
     owners: dict[str, int]
     expiry_lag_seconds: float = 0.0
+
+
+class Page(NamedTuple):
+    """Some of the records that a scan goes through. ``cursor`` is where it goes on; None: that was all."""
+
+    entries: list[Entry]
+    cursor: bytes | None
+
+
+class Wiped(NamedTuple):
+    """What one step of wiping overwrote.
+
+    ``cursor`` is where to go on, None after the last step. ``is_held`` says that this part was passed by, because a
+    hold may still read what is dead in it.
+    """
+
+    written_bytes: int
+    cursor: int | None
+    is_held: bool = False
+
+
+class TierAwayError(Exception):
+    """A tier in trouble cannot be gone through. Try again."""
 
 
 class TierObserver(Protocol):
@@ -262,6 +290,30 @@ class Tier(ABC):
     @abstractmethod
     def delete(self, ids: Sequence[RecordId], *, cause: str = "deleted") -> int:
         """Forget records; returns how many were there. Durable in a durable tier. A hold may still read them."""
+
+    @abstractmethod
+    def scan(self, prefix: bytes, cursor: bytes = b"", limit: int = 1024) -> Page:
+        """Go through the records whose keys start with ``prefix``, about ``limit`` at a time, expired ones too.
+
+        ``cursor`` is that of the page before. A record that is there all the while is in one page at least.
+
+        Raises:
+            TierAwayError: see there. A scan is the one question that a miss is no answer to.
+        """
+
+    @abstractmethod
+    def erase(self, ids: Sequence[RecordId]) -> int:
+        """As :meth:`delete`, and for good: a hold does not read them any more, and a tier that owns its medium writes
+        over their bytes there, durably, before it returns. :meth:`wipe` does that with what is left of earlier copies.
+        """
+
+    def wipe(self, cursor: int = 0) -> Wiped:  # noqa: ARG002 - most tiers leave nothing behind
+        """Write over a part of the space that no record has: what was dropped, replaced or moved is gone from there.
+
+        Raises:
+            TierAwayError: the medium cannot be written.
+        """
+        return Wiped(0, None)
 
     @abstractmethod
     def maintain(self) -> None:

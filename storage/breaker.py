@@ -4,7 +4,21 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
 from kvshelf_client.words import MissReason
-from storage.base import Entry, Hold, Loaded, Miss, Record, RecordId, Tier, Usage, WriteOutcome, WriteResult
+from storage.base import (
+    Entry,
+    Hold,
+    Loaded,
+    Miss,
+    Page,
+    Record,
+    RecordId,
+    Tier,
+    TierAwayError,
+    Usage,
+    Wiped,
+    WriteOutcome,
+    WriteResult,
+)
 from storage.circuit import Breaker, BreakerState
 from storage.clock import Clock
 
@@ -87,6 +101,18 @@ class BreakerTier(Tier):
         """See :meth:`Tier.delete`."""
         return self._call(ids, lambda: self._tier.delete(ids, cause=cause), lambda: 0, self._is_up_after)
 
+    def scan(self, prefix: bytes, cursor: bytes = b"", limit: int = 1024) -> Page:
+        """See :meth:`Tier.scan`."""
+        return self._call((self.name,), lambda: self._tier.scan(prefix, cursor, limit), self._away, lambda _: True)
+
+    def erase(self, ids: Sequence[RecordId]) -> int:
+        """See :meth:`Tier.erase`."""
+        return self._call(ids, lambda: self._tier.erase(ids), lambda: 0, self._is_up_after)
+
+    def wipe(self, cursor: int = 0) -> Wiped:
+        """See :meth:`Tier.wipe`."""
+        return self._tier.wipe(cursor)
+
     def maintain(self) -> None:
         """See :meth:`Tier.maintain`."""
         self._call((self.name,), self._tier.maintain, lambda: None, self._is_up_after)
@@ -112,6 +138,9 @@ class BreakerTier(Tier):
     def close(self) -> None:
         """See :meth:`Tier.close`. Closes the tier, whatever the state."""
         self._tier.close()
+
+    def _away(self) -> Page:
+        raise TierAwayError(f"the {self.name} tier does not serve")
 
     def _is_up_after(self, answer: object) -> bool:  # noqa: ARG002 - the answer cannot say
         return self._tier.is_up()

@@ -17,11 +17,13 @@ from storage.base import (
     Hold,
     Loaded,
     Miss,
+    Page,
     Payload,
     Record,
     RecordId,
     SilentObserver,
     Tier,
+    TierAwayError,
     TierObserver,
     Usage,
     WriteOutcome,
@@ -177,6 +179,19 @@ class RedisTier(Tier):
         except LinkDownError:
             pass  # the link has told the observer
         return count
+
+    def scan(self, prefix: bytes, cursor: bytes = b"", limit: int = 1024) -> Page:
+        """See :meth:`Tier.scan`. Goes through all names of the server, whatever the prefix; one may come twice."""
+        try:
+            following, ids = self._values.scan(prefix, int(cursor or b"0"), limit)
+            found = [one for batch in _cut(ids, ASK_RECORDS) for one in self._look(batch)]
+        except LinkDownError as error:
+            raise TierAwayError(str(error)) from None
+        return Page([one for one in found if isinstance(one, Entry)], b"%d" % following if following else None)
+
+    def erase(self, ids: Sequence[RecordId]) -> int:
+        """See :meth:`Tier.erase`. What the server does with the memory is its own affair."""
+        return self.delete(ids)
 
     def maintain(self) -> None:
         """Look after the records seen longest ago, so that what Redis dropped is counted; asks how it is."""

@@ -8,6 +8,7 @@ record's parts. What no header names (a writer died, or lost) goes with its own 
 """
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from typing import NamedTuple
@@ -17,6 +18,8 @@ from redis.exceptions import OutOfMemoryError, ResponseError
 from storage.base import Payload, Record, RecordId, WriteOutcome
 from storage.dram.header import FORMAT_VERSION, HEADER_BYTES, Head, HeaderError, pack_head, unpack_head
 from storage.dram.link import Command, RedisLink, Reply, Session
+
+_NAME = re.compile(rb"\{([0-9a-f]{64})\.([0-9]{1,5})\}")
 
 ASK_RECORDS = 512
 """Most records asked about in one round."""
@@ -163,6 +166,15 @@ class Values:
         replies = self._link.ask([*commands, (b"UNLINK", *parts)] if parts else commands)
         return [bool(reply) for reply in replies[: len(records)]]
 
+    def scan(self, key_prefix: bytes, cursor: int, count: int) -> tuple[int, list[RecordId]]:
+        """One step through the names of all values: the next cursor, 0 at the end, and the records found. One round."""
+        pattern = _literally(self._prefix) + b"{" + key_prefix.hex().encode() + b"*}"
+        (reply,) = self._link.ask([(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", count)])
+        if not isinstance(reply, list):
+            raise TypeError(f"SCAN was answered with {reply!r:.80}")
+        named = [_NAME.fullmatch(name[len(self._prefix) :]) for name in reply[1]]
+        return int(reply[0]), [RecordId(bytes.fromhex(one[1].decode()), int(one[2])) for one in named if one]
+
     def lengths(self, keys: Sequence[bytes]) -> list[int]:
         """Lengths of values in bytes, 0 of those that are not there."""
         return self._link.ask([(b"STRLEN", key) for key in keys])
@@ -218,6 +230,11 @@ class Values:
             payload[start : start + len(part)] = part
             start += len(part)
         return found, payload
+
+
+def _literally(text: bytes) -> bytes:
+    """A pattern that matches just this text."""
+    return re.sub(rb"([*?\[\]\\^-])", rb"\\\1", text)
 
 
 def _stored_or_duplicate(reply: Reply) -> WriteOutcome:

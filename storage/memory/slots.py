@@ -14,10 +14,10 @@ class Slot:
     """A record in memory.
 
     ``deadline`` is in seconds of the monotonic clock, ``pins`` counts the holds on it, and ``is_listed`` says whether
-    the index still names it (a hold may outlive that).
+    the index still names it (a hold may outlive that). What is erased is not read any more, by no hold either.
     """
 
-    __slots__ = ("deadline", "entry", "is_listed", "owner", "payload", "pins")
+    __slots__ = ("deadline", "entry", "is_erased", "is_listed", "owner", "payload", "pins")
 
     def __init__(self, entry: Entry, payload: Payload, owner: str, deadline: float) -> None:
         self.entry = entry
@@ -26,6 +26,7 @@ class Slot:
         self.deadline = deadline
         self.pins = 0
         self.is_listed = False
+        self.is_erased = False
 
     @property
     def cost_bytes(self) -> int:

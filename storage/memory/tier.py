@@ -4,6 +4,7 @@ Records sit in one table in the order of their last use, so its front is both th
 when the budget is short. Holds pin: what they hold stays in memory, and in the accounts, until they are released.
 """
 
+import heapq
 import threading
 from collections.abc import Sequence
 
@@ -14,6 +15,7 @@ from storage.base import (
     Hold,
     Loaded,
     Miss,
+    Page,
     Record,
     RecordId,
     SilentObserver,
@@ -22,6 +24,7 @@ from storage.base import (
     Usage,
     WriteOutcome,
     WriteResult,
+    pack_id,
 )
 from storage.clock import Clock
 from storage.ghosts import Ghosts, reason_of
@@ -123,6 +126,25 @@ class MemoryTier(Tier):
                     count += self._is_live(slot)
                     self._drop(slot, cause if self._is_live(slot) else "expired")
             return count
+
+    def scan(self, prefix: bytes, cursor: bytes = b"", limit: int = 1024) -> Page:
+        """See :meth:`Tier.scan`."""
+        with self._lock:
+            self._check_open()
+            after = [
+                (pack_id(slot.entry.id), slot.entry) for slot in self._slots if slot.entry.id.key.startswith(prefix)
+            ]
+        page = heapq.nsmallest(limit, (one for one in after if one[0] > cursor))
+        return Page([entry for _, entry in page], page[-1][0] if len(page) == limit else None)
+
+    def erase(self, ids: Sequence[RecordId]) -> int:
+        """See :meth:`Tier.erase`."""
+        with self._lock:
+            for record_id in ids:
+                slot = self._slots.get(record_id)
+                if slot is not None:
+                    slot.is_erased = True
+            return self.delete(ids)
 
     def maintain(self) -> None:
         """Take back what expired, at most ``MAINTAIN_RECORDS`` records."""
@@ -254,6 +276,8 @@ class MemoryTier(Tier):
             self._slots.unpin(slots)
 
     def _load(self, slot: Slot, entry: Entry) -> Loaded | Miss:
+        if slot.is_erased:
+            return Miss(entry.id, MissReason.NEVER_STORED)
         if checksum_of(slot.payload) != entry.checksum:
             self._observer.fault(self.name, "corrupt")
             with self._lock:

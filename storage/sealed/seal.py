@@ -13,7 +13,7 @@ from typing import NamedTuple
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from storage.base import Payload, RecordId
+from storage.base import Payload, RecordId, pack_id
 from storage.sealed.keys import NONCE_BYTES, SEAL_BYTES
 
 _PURPOSE = b"kvshelf sealed record 1"
@@ -32,7 +32,7 @@ class Claims(NamedTuple):
     def pack(self) -> bytes:
         """The bytes that are authenticated beside the payload."""
         fixed = _CLAIMS.pack(self.provenance, self.length_bytes, self.key_number, self.supersedes is not None)
-        return _PURPOSE + _id_bytes(self.id) + fixed + (self.supersedes or b"")
+        return _PURPOSE + pack_id(self.id) + fixed + (self.supersedes or b"")
 
 
 def seal(tenant_key: bytes, claims: Claims, payload: Payload, nonce: bytes) -> bytearray:
@@ -57,8 +57,4 @@ def unseal(tenant_key: bytes, claims: Claims, sealed: Payload) -> bytearray | No
 
 
 def _cipher(tenant_key: bytes, claims: Claims) -> AESGCM:
-    return AESGCM(hmac.digest(tenant_key, _PURPOSE + _id_bytes(claims.id), "sha256"))
-
-
-def _id_bytes(record_id: RecordId) -> bytes:
-    return record_id.key + record_id.shard.to_bytes(2, "big")
+    return AESGCM(hmac.digest(tenant_key, _PURPOSE + pack_id(claims.id), "sha256"))

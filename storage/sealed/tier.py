@@ -15,11 +15,13 @@ from storage.base import (
     Hold,
     Loaded,
     Miss,
+    Page,
     Record,
     RecordId,
     Tier,
     TierObserver,
     Usage,
+    Wiped,
     WriteOutcome,
     WriteResult,
 )
@@ -93,6 +95,18 @@ class SealedTier(Tier):
     def delete(self, ids: Sequence[RecordId], *, cause: str = "deleted") -> int:
         """See :meth:`Tier.delete`. Takes no key."""
         return self._tier.delete(ids, cause=cause)
+
+    def scan(self, prefix: bytes, cursor: bytes = b"", limit: int = 1024) -> Page:
+        """See :meth:`Tier.scan`. Those that cannot be opened are there, too; lengths are of the sealed payloads."""
+        return self._tier.scan(prefix, cursor, limit)
+
+    def erase(self, ids: Sequence[RecordId]) -> int:
+        """See :meth:`Tier.erase`. Takes no key."""
+        return self._tier.erase(ids)
+
+    def wipe(self, cursor: int = 0) -> Wiped:
+        """See :meth:`Tier.wipe`."""
+        return self._tier.wipe(cursor)
 
     def maintain(self) -> None:
         """See :meth:`Tier.maintain`."""

@@ -85,6 +85,20 @@ class Index:
             get = txn.get
             return [get(key) for key in keys]
 
+    def rows_from(self, prefix: bytes, after: bytes, limit: int) -> list[tuple[bytes, bytes]]:
+        """Up to ``limit`` record rows whose keys start with ``prefix`` and come behind ``after``, in order."""
+        found: list[tuple[bytes, bytes]] = []
+        with self.env.begin(db=self.dbs[RECORDS]) as txn:
+            cursor = txn.cursor()
+            is_there = cursor.set_range(max(prefix, after + bytes(1) if after else b""))
+            while is_there and len(found) < limit:
+                key, value = cursor.item()
+                if not bytes(key).startswith(prefix):
+                    break
+                found.append((bytes(key), bytes(value)))
+                is_there = cursor.next()
+        return found
+
     def next_generation(self) -> int:
         """A generation that no record of this directory ever had."""
         self._counter += 1

@@ -7,8 +7,8 @@ import lmdb
 import xxhash
 
 from kvshelf_client.words import MissReason, Provenance
-from storage.base import Entry, Loaded, Miss, RecordId
-from storage.ssd.core import Core, id_bytes_of, pack_id
+from storage.base import Entry, Loaded, Miss, Page, RecordId, TierAwayError
+from storage.ssd.core import Core, id_bytes_of, pack_id, record_id_of
 from storage.ssd.format import HEADER_BYTES, PAGE_BYTES, RecordHeader
 from storage.ssd.quarantine import Note
 from storage.ssd.rows import unpack_slot
@@ -108,6 +108,23 @@ class Reader:
                 for entry, spot in zip(entries, spots, strict=True)
             ]
 
+    def scan(self, prefix: bytes, cursor: bytes, limit: int) -> Page:
+        """The records behind ``cursor`` whose ids start with ``prefix``, in the order of their ids.
+
+        Raises:
+            TierAwayError: the index cannot be read.
+        """
+        core = self._core
+        try:
+            rows = core.index.rows_from(prefix, cursor, limit)
+        except (lmdb.Error, OSError) as error:
+            core.medium.read_failed(error)
+            core.fault("io")
+            raise TierAwayError(f"the {core.name} tier does not serve: {error}") from None
+        decoded = [_decode(record_id_of(id_bytes), id_bytes, value) for id_bytes, value in rows]
+        entries = [entry for known in decoded if known is not None for _, _, entry, _ in [known]]
+        return Page(entries, rows[-1][0] if len(rows) == limit else None)
+
     def open_file(self, number: int) -> int:
         """A read-only descriptor of a pinned segment, for the caller to close. Raises OSError."""
         return self._core.files.open_to_read(number)
@@ -123,10 +140,19 @@ class Reader:
             return Miss(entry.id, MissReason.TIER_DOWN)
         if core.medium.bad_in_a_row:
             core.medium.read_well()
+        if data is None and not self._is_named(entry):
+            return Miss(entry.id, core.ghosts.reason(entry.id))  # erased since it was held
         if data is None:
             return self._condemn(entry.id, (entry.generation, *spot), "its bytes are not those that were written")
         core.observer.moved(core.name, "read", entry.length_bytes)
         return Loaded(entry, memoryview(data)[HEADER_BYTES:])
+
+    def _is_named(self, entry: Entry) -> bool:
+        """Whether the index still has this very record, or cannot say."""
+        id_bytes = pack_id(entry.id)
+        (value,) = self._core.index.read([id_bytes])
+        slot = unpack_slot(id_bytes, value) if value is not None else None
+        return value is not None and (slot is None or slot.generation == entry.generation)
 
     def _judge(self, ids: Sequence[RecordId], keys: list[bytes], values: list[bytes | None]) -> Found:
         """Entries and spots of rows. A tight loop: a prompt of a million tokens has 7,813 blocks."""

@@ -10,20 +10,24 @@ from storage.base import (
     Entry,
     Hold,
     Miss,
+    Page,
     Record,
     RecordId,
     SilentObserver,
     Tier,
+    TierAwayError,
     TierObserver,
     Usage,
+    Wiped,
     WriteOutcome,
     WriteResult,
 )
 from storage.clock import Clock
-from storage.ssd.batch import Batch
+from storage.ssd.batch import Batch, Dropped
 from storage.ssd.checking import check
 from storage.ssd.commit_queue import CommitQueue
 from storage.ssd.core import id_bytes_of
+from storage.ssd.erasing import overwrite, wipe_segment
 from storage.ssd.format import HEADER_BYTES
 from storage.ssd.hold import SsdHold
 from storage.ssd.opening import damage_in_words, open_core
@@ -150,13 +154,25 @@ class SsdTier(Tier):
 
     def delete(self, ids: Sequence[RecordId], *, cause: str = "deleted") -> int:
         """See :meth:`Tier.delete`. 0 when the tier is in trouble."""
-        keys = id_bytes_of(ids)
+        return self._delete(ids, cause, is_erasure=False)
+
+    def erase(self, ids: Sequence[RecordId]) -> int:
+        """See :meth:`Tier.erase`. 0 when the tier is in trouble."""
+        return self._delete(ids, "deleted", is_erasure=True)
+
+    def scan(self, prefix: bytes, cursor: bytes = b"", limit: int = 1024) -> Page:
+        """See :meth:`Tier.scan`."""
+        with self._core.gate:
+            return self._reader.scan(prefix, cursor, limit)
+
+    def wipe(self, cursor: int = 0) -> Wiped:
+        """See :meth:`Tier.wipe`. One segment a step."""
         with self._core.gate, self._lock:
             try:
-                return self._delete(keys, cause)
+                return wipe_segment(self._core, cursor)
             except (lmdb.Error, OSError) as error:
                 self._core.write_failed(error)
-                return 0
+                raise TierAwayError(f"the {self.name} tier cannot be wiped: {error}") from None
 
     def maintain(self) -> None:
         """See :meth:`Tier.maintain`. After it, what was written relaxed is durable too."""
@@ -242,7 +258,19 @@ class SsdTier(Tier):
         with self._lock:
             return write_touches(self._core)
 
-    def _delete(self, keys: list[bytes], cause: str) -> int:
+    def _delete(self, ids: Sequence[RecordId], cause: str, *, is_erasure: bool) -> int:
+        keys = id_bytes_of(ids)
+        with self._core.gate, self._lock:
+            try:
+                count, dropped = self._drop(keys, cause)
+                if is_erasure:
+                    overwrite(self._core, dropped)
+            except (lmdb.Error, OSError) as error:
+                self._core.write_failed(error)
+                return 0
+            return count
+
+    def _drop(self, keys: list[bytes], cause: str) -> tuple[int, list[Dropped]]:
         core, count, now = self._core, 0, self._core.now()
         drop_quarantined(core)
         with Batch(core.index) as batch:
@@ -257,7 +285,7 @@ class SsdTier(Tier):
                 batch.commit()
         core.index.sync()
         core.report(batch.dropped)
-        return count
+        return count, batch.dropped
 
     def _settle(self) -> None:
         """Take damaged records out of the index, unless the writer is busy: then it will do so itself."""
