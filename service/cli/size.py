@@ -36,6 +36,8 @@ _EXAMPLES = """examples:
 _PRICES = ("price_engine_hour", "prefill_tokens_per_second", "price_ssd_tb_month", "price_dram_gb_month")
 _NUMBERS = ("turns", "first_tokens", "shared_tokens", "turn_tokens", "answer_tokens", "gaps")
 _DEFAULTS = Workload(1)
+_BLOCK_TOKENS = 128
+"""Where neither a trace nor an option says it."""
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -50,7 +52,6 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     add = parser.add_argument
     add("trace", nargs="?", help=FORMATS_HELP, metavar="TRACE")
     add("--profile", default=DEFAULT_PROFILE, help=f"id, or a .toml file (default: {DEFAULT_PROFILE})")
-    add("--block-tokens", type=count, default=128, metavar="N", help="tokens a block, where no trace says it (128)")
     add_trace_options(parser)
     _add_workload(parser)
     _add_shelves(parser)
@@ -124,7 +125,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _document(arguments: argparse.Namespace) -> dict[str, object]:
     trace = _trace(arguments)
     profile = named_profile(arguments.profile)
-    layout = profile.layout(trace.block_tokens if trace is not None else arguments.block_tokens)
+    layout = profile.layout(trace.block_tokens if trace is not None else arguments.block_tokens or _BLOCK_TOKENS)
     document: dict[str, object] = {"profile": profile.id, "model": model_document(layout)}
     prices = _prices(arguments)
     if trace is None:
@@ -150,7 +151,7 @@ def _trace(arguments: argparse.Namespace) -> Trace | None:
         if numbers:
             raise UsageError("a workload in numbers needs --sessions-per-day")
         return None
-    return Workload(arguments.sessions_per_day, **numbers).trace(arguments.block_tokens)
+    return Workload(arguments.sessions_per_day, **numbers).trace(arguments.block_tokens or _BLOCK_TOKENS)
 
 
 def _plan(arguments: argparse.Namespace, trace: Trace, layout: Layout) -> Plan:

@@ -1,5 +1,5 @@
 """What two shelves of given sizes and lifetimes would make of a trace: the product's planner on models of the tiers.
 
-``prefixes`` gives each block of a trace a place, ``extents`` keeps what is stored by stretches of places, ``disk`` and
-``pool`` are the two tiers, ``policy`` says which snapshots are stored, and ``simulator`` plays the trace.
+Each block of a trace has a place in a prefix tree. ``extents`` keeps what is stored by stretches of places, ``disk``
+and ``pool`` are the two tiers, ``policy`` says which snapshots are stored, and ``simulator`` plays the trace.
 """

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from service.simulate.extents import Extent, ExtentMap, Segment
-from service.simulate.prefixes import Span, blocks_in, cut_spans
+from service.traces.prefixes import Span, blocks_in, cut_spans
 from storage.ssd.format import padded_bytes
 from storage.ssd.sizing import MIN_SEGMENTS, index_margin_bytes, segment_bytes
 from storage.ssd.space import RESERVE
@@ -104,12 +104,11 @@ class Disk:
         touched: set[Segment] = set()
         self.counts.lived_seconds += self.records * (now - self._now)
         self._now = now
-        while dead := [one for one in self._map.oldest_use() if now - one.used_at >= self.ttl_seconds]:
-            for extent in dead:
-                touched.add(extent.segment)
-                self.counts.lived_seconds -= extent.length * (now - extent.used_at - self.ttl_seconds)
-                self.counts.expired += extent.length
-                self._drop(extent)
+        while (extent := self._map.longest_unused()) is not None and now - extent.used_at >= self.ttl_seconds:
+            touched.add(extent.segment)
+            self.counts.lived_seconds -= extent.length * (now - extent.used_at - self.ttl_seconds)
+            self.counts.expired += extent.length
+            self._drop(extent)
         if self._active is not None and not self._active.live:
             self._active = None
         if self.is_carrying and touched:

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from service.simulate.prefixes import FAMILY_BITS, Span
+from service.traces.prefixes import FAMILY_BITS, Span
 
 
 class Segment:
@@ -145,9 +145,9 @@ class ExtentMap:
             lower.segment.live += upper.length
             self.records += upper.length
 
-    def oldest_use(self) -> Iterator[Extent]:
-        """The extents that have been unused for longest; safe against their removal."""
-        return iter(list(next(iter(self._by_use.values()), ())))
+    def longest_unused(self) -> Extent | None:
+        """One of the extents that have been unused for longest."""
+        return next((next(iter(users)) for users in self._by_use.values()), None)
 
     def _leave_use(self, extent: Extent) -> None:
         users = self._by_use[extent.used_by]

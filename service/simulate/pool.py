@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from service.simulate.disk import Use
-from service.simulate.prefixes import FAMILY_BITS, Span, blocks_in
+from service.traces.prefixes import FAMILY_BITS, Span, blocks_in
 
 
 @dataclass(slots=True)

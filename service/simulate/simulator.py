@@ -17,9 +17,9 @@ from service.simulate.extents import Segment
 from service.simulate.options import SimulateOptions
 from service.simulate.policy import Turns
 from service.simulate.pool import Pool
-from service.simulate.prefixes import PrefixTree, Span, blocks_in, cut_spans, place_of
 from service.simulate.result import SimulationResult
 from service.traces.base import Trace, TraceRequest
+from service.traces.prefixes import PrefixTree, Span, blocks_in, cut_spans, place_of
 from storage.memory.slots import RECORD_OVERHEAD_BYTES
 from storage.ssd.format import padded_bytes
 

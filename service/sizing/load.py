@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from service.planner.base import Layout
 from service.simulate.options import SimulateOptions
-from service.simulate.prefixes import PrefixTree
 from service.simulate.simulator import simulate
 from service.traces.base import Trace
+from service.traces.prefixes import PrefixTree
 from storage.ssd.format import padded_bytes
 
 

@@ -99,3 +99,22 @@ def check(trace: Trace, profile: str, options: SimulateOptions) -> PlainSimulati
 @given(requests(), st.sampled_from(_PROFILES), _OPTIONS)
 def test_any_trace_under_any_options(made: list[TraceRequest], profile: str, options: SimulateOptions) -> None:
     check(trace_of(made), profile, options)
+
+
+def test_everything_that_can_happen_is_among_the_random_traces() -> None:
+    """The comparison above means something: budgets evict, carry and refuse, snapshots are evicted and superseded."""
+    seen: Counter[str] = Counter()
+
+    @settings(max_examples=60, deadline=None, database=None, derandomize=True)
+    @given(requests(), st.sampled_from([_PROFILES[0], "gpt-oss-20b/bf16"]), _OPTIONS)
+    def look(made: list[TraceRequest], profile: str, options: SimulateOptions) -> None:
+        plain = check(trace_of(made), profile, options)
+        disk, pool = plain.disk, plain.pool
+        happened = {"evicted": disk.evicted, "carried": disk.carried, "refused": disk.refused, "lru": pool.evicted}
+        seen.update(word for word, count in happened.items() if count)
+        seen.update(plan.mode.value for plan in plain.plans)
+        seen.update(f"exact {plan.exact}" for plan in plain.plans)
+
+    look()
+    expected = {"evicted", "carried", "refused", "lru", "snapshot", "bounded_replay", "exact_rebuild", "cold"}
+    assert seen.keys() >= expected | {"exact True", "exact False"}

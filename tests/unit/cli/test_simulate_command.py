@@ -50,6 +50,7 @@ def test_every_option_changes_something(capsys: pytest.CaptureFixture[str]) -> N
         ["--exact-only"],
         ["--supports", "bounded_replay"],
         ["--sessions", "2"],
+        ["--block-tokens", "128"],
     ):
         result = outcome(*options)
         assert result not in seen, options
@@ -128,6 +129,8 @@ def test_the_plot_is_one_file_that_needs_nothing(tmp_path: Path, capsys: pytest.
         (["--ssd-bytes", "0"], "budget_bytes=0 is too small"),
         (["--profile", "nobody/knows"], "nobody/knows"),
         (["--profile", "deepseek-v4-flash/584+fp8"], "multiple of 128"),
+        (["--block-tokens", "96"], "blocks of 64 tokens cannot be put together to blocks of 96"),
+        (["--block-tokens", "32"], "blocks of 64 tokens cannot be put together to blocks of 32"),
     ],
 )
 def test_asked_wrongly(options: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.simulate.prefixes import FAMILY_BITS, PrefixTree, Span, blocks_in, cut_spans, place_of
 from service.traces.base import Run, runs_of
+from service.traces.prefixes import FAMILY_BITS, PrefixTree, Span, blocks_in, cut_spans, place_of
 from tests.support.trie import Trie
 
 _IDS = st.lists(st.integers(0, 3), max_size=12)
