@@ -8,7 +8,7 @@ from typing import NamedTuple
 from service.traces.base import Run, Trace, TraceRequest
 
 _DAY_SECONDS = 86_400.0
-_REQUESTS, _LEAST_SESSIONS, _MOST_SESSIONS = 20_000, 20, 300
+_REQUESTS, _LEAST_SESSIONS, _MOST_SESSIONS = 6_000, 20, 300
 _OWN_IDS = 1 << 32
 
 

@@ -95,7 +95,7 @@ def check(trace: Trace, profile: str, options: SimulateOptions) -> PlainSimulati
     return plain
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(requests(), st.sampled_from(_PROFILES), _OPTIONS)
 def test_any_trace_under_any_options(made: list[TraceRequest], profile: str, options: SimulateOptions) -> None:
     check(trace_of(made), profile, options)
