@@ -16,6 +16,7 @@ from fastapi import FastAPI
 
 from service.faces.context import Context
 from service.grpc.face import GrpcFace, grpc_face
+from service.local.server import LocalServer
 from service.notify import READY, STOPPING, notify
 from service.rest.app import create_app
 from service.rest.protocol import BoundedHttpProtocol
@@ -133,6 +134,9 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
         app = create_app(parts)
         stack.callback(app.state.context.close)
 
+        if settings.local.enabled:
+            app.state.context.local = LocalServer(parts)
+            stack.callback(app.state.context.local.close)
         grpc = grpc_face(app.state.context, tls)
 
         def ready() -> None:

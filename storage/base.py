@@ -235,11 +235,8 @@ class Hold(ABC):
         """Let go of everything. May be called more than once; a read afterwards raises ValueError."""
 
 
-class Extent(NamedTuple):
-    """Where a payload stands: the number of the file and the offset of its first byte there."""
-
-    file: int
-    offset_bytes: int
+Extent = tuple[int, int]
+"""Where a payload stands: the number of the file, from 1 on, and the offset of its first byte there."""
 
 
 class FileHold(Hold):
@@ -250,10 +247,10 @@ class FileHold(Hold):
     """
 
     @abstractmethod
-    def extents(self, start: int, end: int) -> list[Extent | Miss]:
-        """Where the payloads of ``entries[start:end]`` are. Nothing is read, so their bytes are not verified.
+    def extents(self, start: int, end: int) -> list[Extent]:
+        """Where the payloads of ``entries[start:end]`` are; file 0 for a miss.
 
-        Raises ValueError after the release.
+        Nothing is read, so their bytes are not verified. Raises ValueError after the release.
         """
 
     @abstractmethod

@@ -126,6 +126,14 @@ class StoreResult(NamedTuple):
     plan_known: bool
 
 
+class LocalAddress(NamedTuple):
+    """Where a service says that its local socket is, and the 16 bytes that it is called by until it ends."""
+
+    protocol: int
+    socket: str
+    instance: bytes
+
+
 class Health(NamedTuple):
     """``status`` is ``ok``, ``degraded`` or ``down``; ``causes`` say why it is not ``ok``."""
 
@@ -242,3 +250,8 @@ def count_of(document: Document) -> int:
 def health_of(document: Document) -> Health:
     """Decode the state of health."""
     return Health(document.text("status"), [str(cause) for cause in document.items("causes")])
+
+
+def local_address_of(document: Document) -> LocalAddress:
+    """Decode where the local path is."""
+    return LocalAddress(document.integer("protocol"), document.text("socket"), document.raw("instance"))

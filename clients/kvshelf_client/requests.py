@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
-from kvshelf_client.answers import HashedTokens, Health, Namespace, PlanAnswer, StoreResult
+from kvshelf_client.answers import HashedTokens, Health, LocalAddress, Namespace, PlanAnswer, StoreResult
 from kvshelf_client.words import Provenance, RecordClass
 
 if TYPE_CHECKING:
@@ -181,3 +181,10 @@ class CheckHealth(Request[Health]):
     """Whether the service is well."""
 
     verb: ClassVar[str] = "health"
+
+
+@dataclass(frozen=True, slots=True)
+class FindLocal(Request[LocalAddress]):
+    """Where the local path is. Of the REST face alone; a service without one answers that there is no such thing."""
+
+    verb: ClassVar[str] = "find_local"

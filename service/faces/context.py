@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from service.local.server import LocalServer
 from service.shelf.parts import Parts
 from storage.patience import Patience, begin_work, patience_in_force, waiting_with
 
@@ -15,12 +16,14 @@ T = TypeVar("T")
 class Context:
     """The parts of the service, and a bounded pool of threads: nothing that can block runs on the event loop.
 
+    ``local`` is the local face, if there is one.
     ``is_draining`` is set when a stop was asked for; ``under_way`` counts the requests of all faces that a stop waits
     for.
     """
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
+        self.local: LocalServer | None = None
         self._threads = ThreadPoolExecutor(parts.settings.server.workers, thread_name_prefix="kvshelf-worker")
         self.is_draining = False
         self.under_way = 0

@@ -2,6 +2,7 @@
 
 from typing import Literal, get_args
 
+from kvshelf_client.local.wire import Refusal
 from kvshelf_client.words import MissReason
 from service.planner.base import Mode, Source
 
@@ -17,7 +18,10 @@ FAULTS = ("io", "timeout", "corrupt", "full", "unreachable", "denied", "refused"
 BREAKER_STATES = ("closed", "open", "half_open")
 HEALTH_STATES = ("ok", "degraded", "down")
 DENIALS = ("missing", "unknown", "expired", "host")
-VERBS = ("register", "hash", "plan", "fetch", "store", "record", "touch", "release", "delete", "stats", "operate")
+LOCAL_REFUSALS = tuple(reason.name.lower() for reason in Refusal)
+VERBS = (
+    "register", "hash", "plan", "fetch", "open", "store", "record", "touch", "release", "delete", "stats", "operate",
+)  # fmt: skip
 StoreOutcome = Literal["stored", "replaced", "duplicate", "refused", "lost"]
 StoreReason = Literal[
     "none",

@@ -73,6 +73,10 @@ class Metrics:
         self.token_file_ok = self._gauge(
             "kvshelf_token_file_ok", "1 while the tokens in force are those of the file, or none are configured."
         )
+        self.local_clients = self._gauge("kvshelf_local_clients", "Local clients that are connected.")
+        self.local_refusals = self._counter(
+            "kvshelf_local_refusals_total", "Requests of local clients that were refused.", "reason"
+        )
         self.health = self._gauge("kvshelf_health", "1 for the state the service is in.", "state")
 
     def _make_record_metrics(self) -> None:
@@ -84,6 +88,10 @@ class Metrics:
         )
         self.fetches = self._counter("kvshelf_fetches_total", "Fetches by the plan they answered.", "answer")
         self.stores = self._counter("kvshelf_stored_records_total", "Records of stores.", "class", "outcome", "reason")
+        self.local_records = self._counter(
+            "kvshelf_local_records_total", "Blocks leased to local clients, which read them themselves."
+        )
+        self.local_bytes = self._counter("kvshelf_local_bytes_total", "Payload bytes of those blocks.")
         self.lowered = self._counter(
             "kvshelf_lowered_claims_total", "Claims of exact that the plan did not support.", "class"
         )
@@ -142,6 +150,8 @@ class Metrics:
             self.fetches.labels(answer)
         for reason in labels.DENIALS:
             self.denials.labels(reason)
+        for reason in labels.LOCAL_REFUSALS:
+            self.local_refusals.labels(reason)
         for state in labels.HEALTH_STATES:
             self.health.labels(state)
         for state in labels.BREAKER_STATES:

@@ -185,6 +185,14 @@ class ReleaseAnswer(BaseModel):
     tokens_by_source: dict[str, int]
 
 
+class LocalAnswer(BaseModel):
+    """Where the local path is."""
+
+    protocol: int = Field(description="Version of the local protocol.")
+    socket: str = Field(description="Absolute path of the UNIX socket.")
+    instance: str = Field(description="What this process of the service is called: 32 hexadecimal digits.")
+
+
 class HealthAnswer(BaseModel):
     """Health with its causes."""
 

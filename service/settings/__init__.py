@@ -7,6 +7,7 @@ from service.settings.grpc import GrpcSettings
 from service.settings.lease import LeaseSettings
 from service.settings.limits import LimitSettings
 from service.settings.load import Settings, SettingsError, load_settings, setting_names
+from service.settings.local import LocalSettings
 from service.settings.pool import PoolSettings
 from service.settings.server import ServerSettings
 from service.settings.store import StoreSettings
@@ -24,6 +25,7 @@ __all__ = [
     "PoolSettings",
     "LeaseSettings",
     "LimitSettings",
+    "LocalSettings",
     "AccessSettings",
     "EncryptionSettings",
     "Settings",

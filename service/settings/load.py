@@ -26,6 +26,7 @@ from service.settings.encryption import EncryptionSettings
 from service.settings.grpc import GrpcSettings
 from service.settings.lease import LeaseSettings
 from service.settings.limits import LimitSettings
+from service.settings.local import LocalSettings
 from service.settings.pool import PoolSettings
 from service.settings.server import ServerSettings
 from service.settings.store import StoreSettings
@@ -48,6 +49,7 @@ class Settings(BaseSettings):
     store: StoreSettings = Field(default_factory=StoreSettings)
     pool: PoolSettings = Field(default_factory=PoolSettings)
     lease: LeaseSettings = Field(default_factory=LeaseSettings)
+    local: LocalSettings = Field(default_factory=LocalSettings)
     limits: LimitSettings = Field(default_factory=LimitSettings)
     access: AccessSettings = Field(default_factory=AccessSettings)
     tls: TlsSettings = Field(default_factory=TlsSettings)

@@ -46,6 +46,15 @@ class Announced(NamedTuple):
     keys: Sequence[bytes]
     entries: dict[int, list[Entry | Miss]]
 
+    def part(self, numbers: range) -> "Announced":
+        """Some of these blocks alone, by number."""
+        return self._replace(
+            position=self.position + numbers.start,
+            start_tokens=self.start_tokens + numbers.start * self.block_tokens,
+            keys=self.keys[numbers.start : numbers.stop],
+            entries={shard: entries[numbers.start : numbers.stop] for shard, entries in self.entries.items()},
+        )
+
 
 class Opening(NamedTuple):
     """What a fetch sends: ``head`` are the frames of the snapshots, or of the fallback plan where it ``fell_back``."""
@@ -57,6 +66,10 @@ class Opening(NamedTuple):
 
 class NoSuchShardError(ValueError):
     """The namespace has fewer shards than that."""
+
+
+class NoSuchBlockError(ValueError):
+    """The plan loads no such block."""
 
 
 def open_fetch(
@@ -80,13 +93,36 @@ def open_fetch(
     """
     with parts.leases.use(owner, lease_id) as lease:
         opening = begin_fetch(parts, lease, shard, describe, fall_back=fall_back)
-        length = sum(map(len, opening.head)) + sum(
-            HEADER_BYTES + entry.length_bytes
-            for entries in opening.blocks.entries.values()
-            for entry in entries
-            if isinstance(entry, Entry)
-        )
-        return Fetch(opening.fell_back, length, _batches(parts, opening.blocks, opening.head))
+        return _fetch(parts, opening)
+
+
+def open_blocks(
+    parts: Parts, owner: str | None, lease_id: str, shard: int, numbers: range, *, of_fallback: bool
+) -> Fetch:
+    """Start sending some of the blocks of one shard that the lease's plan, or its fallback, loads: the first is 0.
+
+    Raises:
+        UnknownLeaseError: see there.
+        NoSuchShardError, NoSuchBlockError: see there.
+    """
+    with parts.leases.use(owner, lease_id) as lease:
+        answer = lease.fallback if of_fallback else lease.primary
+        if answer is None:
+            raise NoSuchBlockError("this lease has no fallback")
+        whole = _announce(lease, answer.plan.load, _shards(lease, shard))
+        if not 0 <= numbers.start <= numbers.stop <= len(whole.keys):
+            raise NoSuchBlockError(f"blocks are from 0 to {len(whole.keys)}, got {numbers.start} to {numbers.stop}")
+        return _fetch(parts, Opening(of_fallback, [], whole.part(numbers)))
+
+
+def _fetch(parts: Parts, opening: Opening) -> Fetch:
+    length = sum(map(len, opening.head)) + sum(
+        HEADER_BYTES + entry.length_bytes
+        for entries in opening.blocks.entries.values()
+        for entry in entries
+        if isinstance(entry, Entry)
+    )
+    return Fetch(opening.fell_back, length, _batches(parts, opening.blocks, opening.head))
 
 
 def begin_fetch(

@@ -37,15 +37,12 @@ class SsdHold(FileHold):
         finally:
             self._pins.unpin(pinned)
 
-    def extents(self, start: int, end: int) -> list[Extent | Miss]:
+    def extents(self, start: int, end: int) -> list[Extent]:
         """See :meth:`FileHold.extents`."""
         with self._lock:
             if self._is_released:
                 raise ValueError("this hold was released")
-            return [
-                entry if isinstance(entry, Miss) else Extent(segment, page * PAGE_BYTES + HEADER_BYTES)
-                for entry, (segment, page) in zip(self.entries[start:end], self._spots[start:end], strict=True)
-            ]
+            return [(segment, page * PAGE_BYTES + HEADER_BYTES) for segment, page in self._spots[start:end]]
 
     def open_file(self, number: int) -> int:
         """See :meth:`FileHold.open_file`."""

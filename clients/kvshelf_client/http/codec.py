@@ -119,6 +119,10 @@ def _health(_: requests.CheckHealth) -> HttpRequest:
     return HttpRequest("GET", "/healthz", _document(answers.health_of))
 
 
+def _find_local(_: requests.FindLocal) -> HttpRequest:
+    return HttpRequest("GET", "/v1/local", _document(answers.local_address_of))
+
+
 _ENCODERS: dict[type, Callable[[Any], HttpRequest]] = {
     requests.Register: _register,
     requests.HashTokens: _hash_tokens,
@@ -131,6 +135,7 @@ _ENCODERS: dict[type, Callable[[Any], HttpRequest]] = {
     requests.Release: _release,
     requests.Stats: _stats,
     requests.CheckHealth: _health,
+    requests.FindLocal: _find_local,
 }
 
 

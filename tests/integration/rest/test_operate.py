@@ -15,6 +15,7 @@ EXPECTED = {
     "kvshelf_prompt_tokens_total", "kvshelf_requests_total", "kvshelf_hit_tokens_total",
     "kvshelf_replayed_tokens_total",
     "kvshelf_saved_tokens_total", "kvshelf_plans_total", "kvshelf_resumes_total", "kvshelf_request_duration_seconds",
+    "kvshelf_local_bytes_total", "kvshelf_local_clients", "kvshelf_local_records_total", "kvshelf_local_refusals_total",
     "kvshelf_leases", "kvshelf_leased_records", "kvshelf_health", "kvshelf_lookups_total",
     "kvshelf_fetched_records_total", "kvshelf_fetches_total", "kvshelf_stored_records_total",
     "kvshelf_lowered_claims_total", "kvshelf_age_at_hit_seconds", "kvshelf_evictions_total",
