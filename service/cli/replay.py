@@ -171,13 +171,14 @@ def _report(
             "salt": target.salt,
             "complete": ended.status == 0,
             "bad_lines": trace.bad_lines,
+            "generated": trace.generated is not None,
         }
         console.say(json.dumps({**replayer.tally.document(), **about}, indent=2))
     else:
-        tally = replayer.tally
+        tally, made_up = replayer.tally, ", generated" if trace.generated is not None else ""
         console.say(
-            f"{tally.requests:,} of {len(trace.requests):,} requests of {trace.name} ({trace.format}, blocks of "
-            f"{trace.block_tokens} tokens) in {tally.elapsed_seconds:.1f} s, namespace {namespace.name}\n"
+            f"{tally.requests:,} of {len(trace.requests):,} requests of {trace.name} ({trace.format}{made_up}, blocks "
+            f"of {trace.block_tokens} tokens) in {tally.elapsed_seconds:.1f} s, namespace {namespace.name}\n"
         )
         console.say(describe(tally))
     if ended.text:

@@ -12,13 +12,13 @@ from service.cli.numbers import byte_count, bytes_per_token, seconds
 from service.cli.profile import named_profile
 from service.cli.progress import Progress
 from service.cli.resume import abilities
+from service.cli.simulate_plot import sweep_svg
 from service.cli.simulate_text import describe, describe_sweep
 from service.cli.tables import share
 from service.cli.trace_input import FORMATS_HELP, add_trace_options, read_input
 from service.planner.base import Ability, Layout, ResumePlan
 from service.profiles import ProfileError
 from service.simulate.options import SimulateOptions
-from service.simulate.plot import sweep_svg
 from service.simulate.policy import NAMES, SnapshotPolicy, policy_named
 from service.simulate.simulator import simulate
 from service.simulate.sweep import Sweep, run_sweep

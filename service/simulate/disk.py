@@ -68,7 +68,6 @@ class DiskCounts:
     stored: int = 0
     carried: int = 0
     evicted: int = 0
-    expired: int = 0
     refused: int = 0
     peak: int = 0
     lived_seconds: float = 0.0
@@ -107,7 +106,6 @@ class Disk:
         while (extent := self._map.longest_unused()) is not None and now - extent.used_at >= self.ttl_seconds:
             touched.add(extent.segment)
             self.counts.lived_seconds -= extent.length * (now - extent.used_at - self.ttl_seconds)
-            self.counts.expired += extent.length
             self._drop(extent)
         if self._active is not None and not self._active.live:
             self._active = None

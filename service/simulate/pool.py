@@ -33,8 +33,6 @@ class PoolCounts:
 
     stored: int = 0
     evicted: int = 0
-    expired: int = 0
-    superseded: int = 0
     refused: int = 0
     peak: int = 0
     lived_seconds: float = 0.0
@@ -65,7 +63,6 @@ class Pool:
             place, kept = next(iter(self._kept.items()))
             if now - kept.used_at < self.ttl_seconds:
                 return
-            self.counts.expired += 1
             self.counts.lived_seconds -= now - kept.used_at - self.ttl_seconds
             self._drop(place)
 
@@ -97,7 +94,6 @@ class Pool:
         self._renew(place, kept, use)
         earlier = self._kept.get(kept.supersedes) if kept.supersedes is not None else None
         if kept.supersedes is not None and earlier is not None and (kept.is_exact or not earlier.is_exact):
-            self.counts.superseded += 1
             self._drop(kept.supersedes)
 
     def store(self, place: int, use: Use, *, is_exact: bool, supersedes: int | None, held: int | None) -> bool:

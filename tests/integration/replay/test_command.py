@@ -46,7 +46,7 @@ def test_tables_and_limits(stage: Stage, capsys: pytest.CaptureFixture[str]) -> 
     arguments = ["--requests", "3", "--bytes-per-token", "2", "--relaxed", "--namespace", "mine", "--shards", "1"]
     assert main(["replay", "sample", "--url", stage.url, *arguments]) == 0
     text = capsys.readouterr().out
-    assert "3 of 3 requests of sample (kvshelf, blocks of 64 tokens)" in text
+    assert "3 of 3 requests of sample (kvshelf, generated, blocks of 64 tokens)" in text
     assert "namespace mine" in text
     for heading in ("tokens by source", "resumes by mode", "records", "latency in ms"):
         assert heading in text

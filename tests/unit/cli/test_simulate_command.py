@@ -117,6 +117,7 @@ def test_the_plot_is_one_file_that_needs_nothing(tmp_path: Path, capsys: pytest.
     shown = [element.text or "" for element in root.iter() if element.tag.endswith("}title")]
     assert any(one.startswith("1m: snapshot ") for one in shown)
     assert any(one.startswith("30m: prefill ") for one in shown)
+    assert {"1m: dram 14.9 MB", "30m: ssd 711 MB"} <= set(shown)
     assert main(["simulate", "sample", "--sweep", "state-ttl=1m", "--plot", str(tmp_path / "no" / "file.svg")]) == 2
     assert "cannot write" in capsys.readouterr().err
 
