@@ -128,16 +128,18 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
         listener = stack.enter_context(bind(settings.server.host, settings.server.port))
         parts = open_service(settings, clock)
         stack.callback(parts.close)
-        upkeep = Upkeep(parts, [tls.refresh] if tls else [])
+        app = create_app(parts)
+        context: Context = app.state.context
+        stack.callback(context.close)
+        context.history.step()  # From here on the page counts.
+        upkeep = Upkeep(parts, [context.history.step, *([tls.refresh] if tls else [])])
         upkeep.start()
         stack.callback(upkeep.stop)
-        app = create_app(parts)
-        stack.callback(app.state.context.close)
 
         if settings.local.enabled:
-            app.state.context.local = LocalServer(parts)
-            stack.callback(app.state.context.local.close)
-        grpc = grpc_face(app.state.context, tls)
+            context.local = LocalServer(parts)
+            stack.callback(context.local.close)
+        grpc = grpc_face(context, tls)
 
         def ready() -> None:
             url, grpc_url = url_of(listener, is_encrypted=settings.tls.is_on), grpc.url if grpc else None
@@ -147,7 +149,7 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
 
         _Server(
             config_of(app, tls.context if tls else None),
-            app.state.context,
+            context,
             clock,
             drain_seconds=settings.server.drain_seconds,
             grpc=grpc,

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from service.local.server import LocalServer
+from service.overview import History
 from service.shelf.parts import Parts
 from storage.patience import Patience, begin_work, patience_in_force, waiting_with
 
@@ -18,7 +19,7 @@ class Context:
 
     ``local`` is the local face, if there is one.
     ``is_draining`` is set when a stop was asked for; ``under_way`` counts the requests of all faces that a stop waits
-    for.
+    for. ``history`` is what the page for people shows; the upkeep takes its samples.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -27,6 +28,7 @@ class Context:
         self._threads = ThreadPoolExecutor(parts.settings.server.workers, thread_name_prefix="kvshelf-worker")
         self.is_draining = False
         self.under_way = 0
+        self.history = History(parts)
 
     def begin_request(self) -> None:
         """The patience of this task's request begins here, for all it does in worker threads."""

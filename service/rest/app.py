@@ -8,7 +8,7 @@ from service.faces.context import Context
 from service.rest.drain import ANSWERED_WHILE_DRAINING, Drain
 from service.rest.gate import OPEN_PATHS, Gate
 from service.rest.problems import Problem, install_handlers, problem_responses
-from service.rest.routes import leases, local, namespaces, operate, plans, records, stores
+from service.rest.routes import leases, local, namespaces, operate, page, plans, records, stores
 from service.rest.strict import strict_query
 from service.shelf.parts import Parts
 from service.version import __version__
@@ -31,6 +31,7 @@ def create_app(parts: Parts) -> FastAPI:
     for module in (namespaces, plans, leases, stores, records, local):
         app.include_router(module.router, dependencies=strict)
     app.include_router(operate.router)
+    app.include_router(page.router)
     routers = [module.router for module in (namespaces, plans, leases, stores, records, local, operate)]
     install_handlers(app, [route for router in routers for route in router.routes])
     generate = app.openapi

@@ -9,7 +9,7 @@ from service.faces.context import Context
 from service.faces.problems import STOPPING, ProblemError
 from service.rest.problems import problem_response
 
-ANSWERED_WHILE_DRAINING = frozenset({"/healthz", "/readyz", "/metrics", "/v1/stats"})
+ANSWERED_WHILE_DRAINING = frozenset({"/healthz", "/readyz", "/metrics", "/v1/stats", "/v1/overview"})
 _LEASES = "/v1/leases/"
 """What was leased before a stop may be fetched and given back until the end of it."""
 _LOG = structlog.get_logger("kvshelf.rest")

@@ -14,8 +14,11 @@ from service.faces.tokens import bearer_token
 from service.rest.problems import problem_response
 from service.shelf.parts import Parts
 
-OPEN_PATHS: Final = frozenset({"/healthz", "/readyz"})
-"""Answered to anybody: whoever starts and stops services has no token, and learns nothing of any tenant."""
+OPEN_PATHS: Final = frozenset({"/healthz", "/readyz", "/", "/page/app.js", "/page/plots.js", "/page/style.css"})
+"""Answered to anybody: whoever starts and stops services has no token, and learns nothing of any tenant.
+
+A browser sends no token when it is sent to a page, and the page's own files have no figure in them.
+"""
 _OTHER_HOST = (
     "without tokens this service answers requests to this machine only: ask for 127.0.0.1, ::1 or localhost, or name"
     " the host in access.allowed_hosts"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The tests need a real Redis server, Prometheus with promtool, and systemd-analyze. Install what is missing from Debian
-# packages, which takes apt-get and root; elsewhere say how to point the tests at what is already there.
+# The tests need a real Redis server, Prometheus with promtool, Chromium and systemd-analyze. Install what is missing
+# from Debian packages, which takes apt-get and root; elsewhere say how to point the tests at what is already there.
 set -euo pipefail
 
 missing=()
 if [ -z "${KVSHELF_TEST_REDIS_SERVER:-}" ] && ! command -v redis-server >/dev/null; then missing+=(redis-server); fi
 if [ -z "${KVSHELF_TEST_PROMTOOL:-}" ] && ! command -v promtool >/dev/null; then missing+=(prometheus); fi
+if [ -z "${KVSHELF_TEST_CHROMIUM:-}" ] && ! command -v chromium >/dev/null; then missing+=(chromium); fi
 if ! command -v systemd-analyze >/dev/null; then missing+=(systemd); fi
 if [ ${#missing[@]} -eq 0 ]; then exit 0; fi
 
@@ -22,9 +23,10 @@ if command -v apt-get >/dev/null && [ "$(id -u)" -eq 0 ]; then
 fi
 
 cat >&2 <<TEXT
-The tests need: ${missing[*]}. Install them as root (Debian: apt-get install redis-server prometheus systemd), or name what is
-there already:
+The tests need: ${missing[*]}. Install them as root (Debian: apt-get install redis-server prometheus chromium systemd),
+or name what is there already:
   KVSHELF_TEST_REDIS_SERVER=/path/to/redis-server   a Redis 7 server program that the tests start themselves
   KVSHELF_TEST_PROMTOOL=/path/to/promtool           Prometheus' promtool
+  KVSHELF_TEST_CHROMIUM=/path/to/chromium           a browser that the page is tested in
 TEXT
 exit 1

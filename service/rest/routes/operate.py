@@ -1,11 +1,12 @@
 """For those who run the service: health, readiness, metrics, statistics."""
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Query, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from service.faces.problems import ProblemError
+from service.overview.document import overview
 from service.rest import models
 from service.rest.context import InContext
 from service.rest.encode import json_response
@@ -42,6 +43,16 @@ async def metrics(context: InContext, _: Overseer) -> Response:
     parts = context.parts
     text = await context.run(parts.metrics.render, lambda: refresh_gauges(parts))
     return Response(text, media_type=CONTENT_TYPE_LATEST)
+
+
+@router.get("/v1/overview", response_model=dict[str, Any], summary="What the page shows")
+async def show_overview(
+    context: InContext,
+    _: Overseer,
+    after: Annotated[int, Query(ge=0, le=1 << 53, description="The number of the last sample you have.")] = 0,
+) -> Response:
+    """Samples of the last hour as columns, a sample of now, and an operator's questions answered in words."""
+    return json_response(await context.run(overview, context.parts, context.history, after))
 
 
 @router.get("/v1/stats", response_model=dict[str, Any], summary="Statistics")
