@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar
 
+from kvshelf_client.circuit import Breaker, BreakerState
 from kvshelf_client.words import MissReason
 from storage.base import (
     Entry,
@@ -19,7 +20,6 @@ from storage.base import (
     WriteOutcome,
     WriteResult,
 )
-from storage.circuit import Breaker, BreakerState
 from storage.clock import Clock
 
 _Answer = TypeVar("_Answer")
@@ -53,7 +53,7 @@ class BreakerTier(Tier):
         self.name = tier.name
         self._tier = tier
         self._breaker = Breaker(
-            clock,
+            clock.monotonic,
             faults_to_open=faults_to_open,
             first_delay_seconds=first_delay_seconds,
             max_delay_seconds=max_delay_seconds,

@@ -1,7 +1,39 @@
 """Client of the kvshelf KV-cache persistence service."""
 
-from kvshelf_client.client import Client, fallback_of
-from kvshelf_client.errors import KvshelfError
-from kvshelf_client.requests import NamespaceSpec, StoreRecord
+from typing import TYPE_CHECKING
 
-__all__ = ["Client", "KvshelfError", "NamespaceSpec", "StoreRecord", "fallback_of"]
+from kvshelf_client.client import Client
+from kvshelf_client.errors import Fault, KvshelfError
+from kvshelf_client.landing import Loaded
+from kvshelf_client.plans import Plan, Slot
+from kvshelf_client.requests import NamespaceSpec, StoreRecord
+from kvshelf_client.transport import Tls
+from kvshelf_client.words import MissReason, Provenance, RecordClass
+
+if TYPE_CHECKING:
+    from kvshelf_client.aio import AsyncClient
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "Fault",
+    "KvshelfError",
+    "Loaded",
+    "MissReason",
+    "NamespaceSpec",
+    "Plan",
+    "Provenance",
+    "RecordClass",
+    "Slot",
+    "StoreRecord",
+    "Tls",
+]
+
+
+def __getattr__(name: str) -> object:
+    """``AsyncClient``, when it is first asked for: importing asyncio takes longer than all the rest."""
+    if name != "AsyncClient":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from kvshelf_client.aio import AsyncClient
+
+    return AsyncClient

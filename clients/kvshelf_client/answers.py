@@ -6,8 +6,8 @@ Fields that this version does not know are ignored, so that a newer service can 
 from typing import NamedTuple
 
 from kvshelf_client.documents import Document
-from kvshelf_client.errors import AnswerError
-from kvshelf_client.words import MissReason
+from kvshelf_client.errors import AnswerError, Fault
+from kvshelf_client.words import MissReason, RecordClass
 
 
 class Namespace(NamedTuple):
@@ -22,8 +22,14 @@ class Namespace(NamedTuple):
     snapshot_bytes: int
     window_tokens: int
     state_layers: int
+    decoder_window_tokens: int
+    hash_scheme: str
     created: bool
     """True when this registration made it, False when it was there already."""
+
+    def bytes_of(self, record_class: RecordClass) -> int:
+        """The length of a record of a class."""
+        return self.block_bytes if record_class is RecordClass.BLOCK else self.snapshot_bytes
 
 
 class HashedTokens(NamedTuple):
@@ -56,9 +62,10 @@ class Resume(NamedTuple):
     """How one request resumes: load ``load``, then run tokens ``[run_start, prompt_tokens)``.
 
     ``write_floor`` is the end below which nothing is stored again; ``tokens_by_source`` sums to ``prompt_tokens``.
+    ``plan_id`` is what a store names; None where the service made no such plan, see :mod:`kvshelf_client.plans`.
     """
 
-    plan_id: str
+    plan_id: str | None
     mode: str
     exact: bool
     prompt_tokens: int
@@ -118,12 +125,14 @@ class StoreOutcome(NamedTuple):
 class StoreResult(NamedTuple):
     """The outcomes of a store in the order sent, and how many there were of each.
 
-    ``plan_known`` is False when the store named no plan, or one that is not known (then nothing is exact).
+    ``plan_known`` is False when the store named no plan, or one that is not known (then nothing is exact). ``fault`` is
+    why there was no answer; take no record as kept then.
     """
 
     outcomes: list[StoreOutcome]
     counts: dict[str, int]
     plan_known: bool
+    fault: Fault | None = None
 
 
 class LocalAddress(NamedTuple):
@@ -212,6 +221,8 @@ def namespace_of(document: Document, created: bool) -> Namespace:
         snapshot_bytes=document.integer("snapshot_bytes"),
         window_tokens=document.integer("window_tokens"),
         state_layers=document.integer("state_layers"),
+        decoder_window_tokens=document.integer("decoder_window_tokens"),
+        hash_scheme=document.text("hash_scheme"),
         created=created,
     )
 

@@ -1,49 +1,45 @@
-"""The client: one method a verb, over whatever transport the address names."""
+"""The client for threads: one method a verb, over whatever transport the address names."""
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from kvshelf_client import requests
-from kvshelf_client.answers import HashedTokens, Health, Namespace, PlanAnswer, Resume, StoreResult, resume_of
-from kvshelf_client.deadline import Deadline
-from kvshelf_client.documents import Document
-from kvshelf_client.errors import FrameError, KvshelfError, ServiceError
-from kvshelf_client.frames import KEY_BYTES, Frame, FrameHeader, check_key, checksum_of
-from kvshelf_client.requests import NamespaceSpec, Request, StoreRecord
-from kvshelf_client.transport import TransportOptions, transport_module
-from kvshelf_client.upload import body_length_bytes
-from kvshelf_client.words import MissReason, RecordClass
+from kvshelf_client.answers import HashedTokens, Health, Namespace, Resume, StoreResult
+from kvshelf_client.deadline import sleep
+from kvshelf_client.guard import Pause, Steps, Try
+from kvshelf_client.landing import Loaded
+from kvshelf_client.plans import Plan
+from kvshelf_client.requests import NamespaceSpec, StoreRecord
+from kvshelf_client.steps import run
+from kvshelf_client.transport import Transport, transport_module
+from kvshelf_client.verbs import Verbs
+from kvshelf_client.words import RecordClass
 
 if TYPE_CHECKING:
-    from typing_extensions import Buffer
+    from typing_extensions import Buffer, Unpack
+
+    from kvshelf_client.landing import Destination
+    from kvshelf_client.verbs import ClientOptions, PlanOptions
 
 T = TypeVar("T")
-_TOKEN_BYTES = 4
-_DEFAULT_MAX_PAYLOAD_BYTES = 1 << 30
-_BUDGET_SECONDS = 30.0
 
 
-class Client:
-    """A client of one service.
+class Client(Verbs):
+    """A client of one service, for threads.
 
-    Every method raises :class:`~kvshelf_client.errors.ServiceError` when the service answers with an error,
-    ``UnreachableError`` when it does not answer, and ``AnswerError`` when the answer is not understood. Keys and hashes
-    have 32 bytes; one that does not is a ValueError, and nothing is sent. Threads may share a client; each call under
-    way has a connection of its own.
+    ``service`` is its address, such as ``http://127.0.0.1:8710``, or a transport of one's own; for the options see
+    :class:`~kvshelf_client.verbs.ClientOptions`.
 
-    Args:
-        url: the service's address, such as ``http://127.0.0.1:8710``.
-        timeout_seconds: longest wait for one step of a connection: connect, send, receive.
-        max_payload_bytes: a frame that announces more is refused before memory is taken for it.
+    Threads may share it. Every verb answers within its time budget. Unless the client is strict, none raises for what
+    the service or the network does: what came to nothing is a miss, counted in :meth:`counters`. A ValueError is always
+    a mistake in the call.
     """
 
-    def __init__(
-        self, url: str, *, timeout_seconds: float = 30.0, max_payload_bytes: int = _DEFAULT_MAX_PAYLOAD_BYTES
-    ) -> None:
-        options = TransportOptions(read_seconds=timeout_seconds, max_payload_bytes=max_payload_bytes)
-        self._transport = transport_module(url).connect(url, options)
+    def __init__(self, service: str | Transport, **options: "Unpack[ClientOptions]") -> None:
+        super().__init__(options)
+        if isinstance(service, str):
+            service = transport_module(service).connect(service, self._options)
+        self._transport = service
 
     def __enter__(self) -> "Client":
         return self
@@ -54,189 +50,124 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections that are not in use."""
+        """Let go of the connections. Calls after that come to nothing."""
         self._transport.close()
 
-    def register_namespace(self, name: str, spec: NamespaceSpec) -> Namespace:
-        """Make a namespace, or find that it is there already and is the same.
+    def register(self, name: str, spec: NamespaceSpec, *, budget_seconds: float | None = None) -> Namespace | None:
+        """Make a namespace, or find that it is there already and is the same. None when it came to nothing.
 
-        A namespace of that name with other fields is a ServiceError of status 409 whose problem names the differences.
+        With a strict client a namespace of that name with other fields is a ServiceError of status 409, whose problem
+        names the differences.
         """
-        return self._call(requests.Register(name, spec))
+        return self._run(self._register(name, spec, budget_seconds))
 
-    def hash_tokens(self, namespace: str, tokens: "Buffer") -> HashedTokens:
+    def hash_tokens(
+        self, namespace: Namespace, tokens: "Buffer", *, budget_seconds: float | None = None
+    ) -> HashedTokens | None:
         """Let the service hash ``tokens`` (raw u32 little-endian), to prove that both hash alike."""
-        return self._call(requests.HashTokens(namespace, tokens))
+        return self._run(self._hash_tokens(namespace, tokens, budget_seconds))
 
     def plan(
         self,
-        namespace: str,
+        namespace: Namespace,
         *,
         tokens: "Buffer | None" = None,
         hashes: "Sequence[bytes] | Buffer | None" = None,
         prompt_tokens: int | None = None,
         request_id: str | None = None,
-        hbm_tokens: int | None = None,
-        hbm_exact_tokens: int | None = None,
-        hbm_state: bool | None = None,
-        allow_approximate: bool | None = None,
-        supports: Iterable[str] | None = None,
-        max_load_bytes_per_saved_token: float | None = None,
-        lease_ttl_seconds: float | None = None,
-        extra: bytes = b"",
-    ) -> PlanAnswer:
-        """Ask how a prompt resumes. What is None takes the service's default.
+        budget_seconds: float | None = None,
+        **options: "Unpack[PlanOptions]",
+    ) -> Plan:
+        """Ask how a prompt resumes. There is always a plan: a cold one without a lease when it came to nothing.
 
-        Give either ``tokens`` (raw u32 little-endian) or ``hashes`` (32 bytes each, one by one or concatenated) and
-        ``prompt_tokens``. A retry under the same ``request_id`` is counted once.
+        Give either ``tokens`` (raw u32 little-endian) or ``hashes`` (32 bytes each, one by one or joined) and
+        ``prompt_tokens``. Plan again under the same ``request_id`` as long as a request waits: it is counted once.
+        After a load of this request has failed, its plans load nothing.
         """
-        if (tokens is None) == (hashes is None) or (hashes is not None and prompt_tokens is None):
-            raise ValueError("plan takes tokens, or hashes and prompt_tokens")
-        body = tokens if tokens is not None else _joined(hashes if hashes is not None else b"")
-        ask = requests.AskPlan(
-            namespace,
-            memoryview(body).nbytes // _TOKEN_BYTES if prompt_tokens is None else prompt_tokens,
-            os.urandom(16).hex() if request_id is None else request_id,
-            tokens,
-            body if tokens is None else None,
-            hbm_tokens,
-            hbm_exact_tokens,
-            hbm_state,
-            allow_approximate,
-            None if supports is None else list(supports),
-            max_load_bytes_per_saved_token,
-            lease_ttl_seconds,
-            extra,
-        )
-        return self._call(ask)
+        return self._run(self._plan(namespace, tokens, hashes, prompt_tokens, request_id, budget_seconds, options))
 
-    def fetch(self, lease_id: str, shard: int | None = None, *, fallback: bool = False) -> Iterator[Frame]:
-        """Read what a lease holds of one shard: the snapshot first, then the blocks in order.
+    def fetch_into(
+        self, plan: Plan, destination: "Destination", *, shard: int | None = None, budget_seconds: float | None = None
+    ) -> Loaded:
+        """Load what a plan loads into the caller's buffers, each record checked, and say what may be run now.
 
-        Without ``shard`` the snapshots of all shards come first, then the blocks, shard after shard.
-
-        The request is sent when the first frame is asked for; errors come from there on.
-        A payload whose checksum is wrong comes as a frame with ``miss`` CORRUPT. When the snapshot has gone, the first
-        frame is of kind FALLBACK, see :func:`fallback_of`; ``fallback`` asks for that when the snapshot came and was
-        found bad. All ranks of an engine run the same plan: once a fetch of one shard falls back, those of the others
-        must be done again. Leaving the iterator early closes its connection.
+        Args:
+            plan: as it was answered.
+            destination: the writable buffer of each :class:`~kvshelf_client.plans.Slot`, exactly as long as its record:
+                a mapping, or a function, which is asked in the order of arrival. Without a buffer for a record (None,
+                or no such key) that one and what follows is not loaded.
+            shard: of this rank, None for all. See :meth:`~kvshelf_client.plans.Plan.settle` for several ranks.
+            budget_seconds: as for all verbs.
 
         Raises:
-            FrameError: the stream holds something that is no frame; nothing after it is read.
+            ValueError: a buffer is read-only, or of another length.
         """
-        collected = _Collected()
-        try:
-            self._call(requests.Fetch(lease_id, collected, shard, fallback))
-        except KvshelfError:
-            yield from collected.frames
-            raise
-        yield from collected.frames
+        return self._run(self._fetch_into(plan, destination, shard, budget_seconds))
 
     def store(
         self,
-        namespace: str,
+        namespace: Namespace,
         records: Iterable[StoreRecord],
         *,
-        plan_id: str | None = None,
+        ran: Resume | None = None,
         durable: bool = True,
         supersedes: bytes | None = None,
+        budget_seconds: float | None = None,
     ) -> StoreResult:
-        """Store records; each has its outcome.
+        """Store records, sent from where they are; each has its outcome.
 
-        A sequence is sent with its length ahead, any other iterable chunked as it comes. ``plan_id`` names the plan, or
-        the fallback, that ran; ``supersedes`` the key of the session's previous snapshot.
+        It is never sent twice. ``ran`` is what was run; ``supersedes`` the key of the session's previous snapshot.
 
         Raises:
-            ValueError: a field of a record, or ``supersedes``, is out of range. Of a sequence nothing has been sent.
+            ValueError: a field of a record, or ``supersedes``, is out of range; nothing has been sent.
         """
-        if supersedes is not None:
-            check_key(supersedes, "supersedes")
-        listed = list(records)
-        body_length_bytes(listed)
-        return self._call(requests.Store(namespace, listed, plan_id, durable, supersedes))
+        return self._run(self._store(namespace, records, ran, durable, supersedes, budget_seconds))
 
-    def touch(self, namespace: str, record_class: RecordClass, keys: Iterable[bytes]) -> int:
+    def touch(
+        self,
+        namespace: Namespace,
+        record_class: RecordClass,
+        keys: Iterable[bytes],
+        *,
+        budget_seconds: float | None = None,
+    ) -> int | None:
         """Renew the life of records; returns how many were there."""
-        return self._call(requests.TouchRecords(namespace, record_class, _checked(keys)))
+        return self._run(self._touch(namespace, record_class, keys, budget_seconds))
 
-    def delete(self, namespace: str, record_class: RecordClass, keys: Iterable[bytes]) -> int:
+    def delete(
+        self,
+        namespace: Namespace,
+        record_class: RecordClass,
+        keys: Iterable[bytes],
+        *,
+        budget_seconds: float | None = None,
+    ) -> int | None:
         """Forget records; returns how many were there."""
-        return self._call(requests.DeleteRecords(namespace, record_class, _checked(keys)))
+        return self._run(self._delete(namespace, record_class, keys, budget_seconds))
 
-    def renew(self, lease_id: str) -> None:
-        """Let a lease live on from now."""
-        self._call(requests.Renew(lease_id))
+    def renew(self, plan: Plan, *, budget_seconds: float | None = None) -> bool:
+        """Let a plan's lease live on from now; False when it is over, or nothing is known."""
+        return self._run(self._renew(plan, budget_seconds))
 
-    def release(self, lease_id: str, *, ran: str = "plan") -> None:
-        """Give a lease back, and say what the request ran: ``plan``, ``fallback`` or ``cold``.
+    def release(self, plan: Plan, ran: Resume, *, budget_seconds: float | None = None) -> bool:
+        """End a request, and say what it ran; returns whether the service has heard it.
 
-        A lease that is unknown is a ServiceError of status 404, but not where the connection broke under a first try:
-        then that one is taken to have released it.
+        Where it has not, the lease ends by itself.
         """
-        try:
-            self._call(requests.Release(lease_id, ran))
-        except ServiceError as error:
-            if error.status != 404 or not error.retried:
-                raise
+        return self._run(self._release(plan, ran, budget_seconds))
 
-    def stats(self) -> dict[str, object]:
+    def stats(self, *, budget_seconds: float | None = None) -> dict[str, object] | None:
         """What the service says of itself."""
-        return self._call(requests.Stats())
+        return self._run(self._stats(budget_seconds))
 
-    def health(self) -> Health:
-        """Whether the service is well."""
-        return self._call(requests.CheckHealth())
+    def health(self, *, budget_seconds: float | None = None) -> Health:
+        """Whether the service is well; ``down`` when it does not answer."""
+        return self._run(self._health(budget_seconds))
 
-    def _call(self, request: Request[T]) -> T:
-        return self._transport.call(request, Deadline(_BUDGET_SECONDS))
+    def _run(self, steps: Steps[T]) -> T:
+        return run(steps, self._do)
 
-
-class _Collected:
-    """A sink that keeps every frame."""
-
-    def __init__(self) -> None:
-        self.frames: list[Frame] = []
-        self._open: Frame | None = None
-
-    def begin(self, header: FrameHeader) -> memoryview:
-        self._open = Frame(header, bytearray(header.length_bytes))
-        return memoryview(self._open.payload)
-
-    def end(self) -> bool:
-        if self._open is None:
-            raise FrameError("no frame was begun")
-        header, payload = self._open
-        is_sound = header.miss is not None or checksum_of(payload) == header.checksum
-        if not is_sound:
-            header = header._replace(miss=MissReason.CORRUPT)
-        self.frames.append(Frame(header, payload))
-        return is_sound
-
-
-def fallback_of(frame: Frame) -> Resume:
-    """The plan a FALLBACK frame carries: the blocks behind it are those this plan loads.
-
-    Raises:
-        FrameError: the payload did not arrive whole.
-    """
-    if frame.header.miss is not None:
-        raise FrameError("the fallback plan did not arrive whole")
-    return resume_of(Document.parse(frame.payload, "fallback"))
-
-
-def _joined(hashes: "Sequence[bytes] | Buffer") -> "Buffer":
-    if isinstance(hashes, Sequence) and not isinstance(hashes, (bytes, bytearray, memoryview)):
-        for index, each in enumerate(hashes):
-            check_key(each, f"hashes[{index}]")
-        return b"".join(hashes)
-    view = memoryview(hashes)
-    if view.nbytes % KEY_BYTES:
-        raise ValueError(f"hashes have {KEY_BYTES} bytes each, got {view.nbytes} bytes")
-    return view
-
-
-def _checked(keys: Iterable[bytes]) -> list[bytes]:
-    listed = list(keys)
-    for index, key in enumerate(listed):
-        check_key(key, f"keys[{index}]")
-    return listed
+    def _do(self, step: Try | Pause) -> Any:
+        if isinstance(step, Pause):
+            return sleep(step.seconds)
+        return self._transport.call(step.request, step.deadline)

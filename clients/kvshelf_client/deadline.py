@@ -1,4 +1,4 @@
-"""Points in time by which something must be done. The one module of this package that reads a clock."""
+"""Points in time by which something must be done. The one module of this package that has to do with clocks."""
 
 import time
 from collections.abc import Callable
@@ -7,6 +7,7 @@ Monotonic = Callable[[], float]
 """Seconds from a fixed point in the past; never goes back."""
 
 monotonic: Monotonic = time.monotonic
+sleep: Callable[[float], object] = time.sleep
 
 
 class Deadline:

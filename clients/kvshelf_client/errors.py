@@ -12,29 +12,32 @@ class Fault(str, Enum):
     TIMEOUT = "timeout"
     """The time budget was over."""
     UNREACHABLE = "unreachable"
-    """No connection, or it broke before the answer was whole."""
+    """No connection, or it broke before the answer was whole; or the service failed (500, 502, 504)."""
     BREAKER_OPEN = "breaker_open"
     """Nothing was sent: the calls before came to nothing, and it is not yet time to try again."""
     MALFORMED = "malformed"
     """The answer is not what the API promises."""
     VERSION = "version"
     """The service speaks another version of the wire format."""
-    CORRUPT = "corrupt"
-    """A payload does not match its checksum."""
     BUSY = "busy"
     """The service has no room for it now, is stopping, or waits for a tier (429, 503, 507)."""
     UNKNOWN = "unknown"
     """The service knows no such lease or namespace (404)."""
     DENIED = "denied"
     """The token is missing, wrong, or not for this (401, 403)."""
+    CORRUPT = "corrupt"
+    """A payload did not match its checksum."""
+    MISS = "miss"
+    """A record was not there, so nothing behind it was fetched."""
     REFUSED = "refused"
     """Anything else the service answered with an error: most likely a mistake in how it is used."""
 
 
 class KvshelfError(Exception):
-    """Base of all errors of the client."""
+    """Base of all errors of the client. After a few outages in a row the service is left alone for a while."""
 
     fault = Fault.MALFORMED
+    is_outage = True
 
 
 class FrameError(KvshelfError):
@@ -51,8 +54,19 @@ class HeaderChecksumError(FrameError):
     """A frame's header that does not match its checksum."""
 
 
-class ChecksumError(FrameError):
-    """A payload that does not match its checksum."""
+class MissError(KvshelfError):
+    """A record that a plan loads is not there; ``reason`` says why."""
+
+    fault = Fault.MISS
+    is_outage = False
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"a record is not there: {reason}")
+
+
+class ChecksumError(MissError):
+    """A payload does not match its checksum."""
 
     fault = Fault.CORRUPT
 
@@ -70,8 +84,8 @@ class ServiceError(KvshelfError):
         self.status = status
         self.problem = problem
         self.retry_after_seconds = retry_after_seconds
-        self.retried = False
         self.fault = _FAULTS.get(status, Fault.REFUSED)
+        self.is_outage = self.fault is Fault.UNREACHABLE
         detail = problem.get("detail") or problem.get("title") or "no detail given"
         super().__init__(f"HTTP {status}: {detail}")
 
@@ -88,6 +102,13 @@ class DeadlineError(KvshelfError):
     fault = Fault.TIMEOUT
 
 
+class BreakerOpenError(KvshelfError):
+    """Nothing was sent: the calls before came to nothing, and it is not yet time to try again."""
+
+    fault = Fault.BREAKER_OPEN
+    is_outage = False
+
+
 class AnswerError(KvshelfError):
     """The service's answer is not what its API promises: no JSON, or a field missing or of another type."""
 
@@ -98,6 +119,8 @@ _FAULTS = {
     404: Fault.UNKNOWN,
     429: Fault.BUSY,
     500: Fault.UNREACHABLE,
+    502: Fault.UNREACHABLE,
     503: Fault.BUSY,
+    504: Fault.UNREACHABLE,
     507: Fault.BUSY,
 }

@@ -28,7 +28,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from kvshelf_client.errors import FrameError, HeaderChecksumError
+from kvshelf_client.errors import FrameError, HeaderChecksumError, WireVersionError
 from kvshelf_client.words import MissReason, Provenance
 
 MEDIA_TYPE = "application/vnd.kvshelf.frames.v1"
@@ -136,7 +136,7 @@ def unpack_header(data: bytes | bytearray | memoryview) -> FrameHeader:
     if magic != _MAGIC:
         raise FrameError(f"a frame starts with {_MAGIC!r}, got {bytes(magic)!r}")
     if version != WIRE_VERSION:
-        raise FrameError(f"wire version {version} is not spoken here, only {WIRE_VERSION}")
+        raise WireVersionError(f"wire version {version} is not spoken here, only {WIRE_VERSION}")
     (stated,) = _HEADER_CHECKSUM.unpack_from(data, _FIELDS.size)
     if stated != checksum_of(bytes(data[: _FIELDS.size])):
         raise HeaderChecksumError("the header's checksum does not match its bytes")

@@ -30,7 +30,8 @@ class Sink(Protocol):
     def end(self) -> bool:
         """The payload is there, whole. It is checked now: returns whether it is what its header says.
 
-        It is not an error if it is not; a transport may tell the service of it. Raises as :meth:`begin`.
+        It is not an error if it is not: a transport may then bring the same frame once more, from elsewhere, or else
+        the next one, which is refused. Raises as :meth:`begin`.
         """
         ...
 

@@ -28,6 +28,7 @@ from storage.clock import SystemClock
 
 PROFILE = "deepseek-v4.1-flash/fp4"
 GLOBAL_TTL_SECONDS, STATE_TTL_SECONDS = 72 * 3600.0, 300.0
+CALL_SECONDS = 30.0
 INTERRUPTED = 130
 
 _EXAMPLES = """examples:
@@ -120,9 +121,9 @@ def _introduce(url: str, trace: Trace, speed: float) -> None:
 
 def _replay(url: str, trace: Trace, speed: float) -> Tally:
     clock = SystemClock()
-    with Client(url) as client:
+    with Client(url, strict=True, budget_seconds=CALL_SECONDS) as client:
         target = Target(PROFILE, 1, os.urandom(8).hex())
-        namespace = client.register_namespace(target.name_for(trace), target.spec_for(trace))
+        namespace = target.register(client, target.name_for(trace), trace)
         options = ReplayOptions(speed, run_id=os.urandom(6).hex())
         replayer = Replayer(client, namespace, trace, options, clock=clock, sleep=threading.Event().wait)
         progress = Progress("demo", clock=clock, on_terminal=console.is_terminal())

@@ -36,7 +36,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     try:
-        with Client(arguments.url, timeout_seconds=_TIMEOUT_SECONDS) as client:
+        with Client(arguments.url, strict=True, budget_seconds=_TIMEOUT_SECONDS) as client:
             health = client.health()
     except ValueError as error:
         raise CommandError(str(error)) from None

@@ -79,7 +79,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("--relaxed", action="store_true", help="do not wait for the disk when storing")
     parser.add_argument(
-        "--timeout", type=number_from(0.001, 86_400), default=30.0, metavar="S", help="seconds per step (default: 30)"
+        "--timeout", type=number_from(0.001, 86_400), default=30.0, metavar="S", help="seconds per call (default: 30)"
     )
     parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.set_defaults(run=run)
@@ -124,14 +124,14 @@ def _salt(arguments: argparse.Namespace) -> str:
 
 def _client(arguments: argparse.Namespace) -> Client:
     try:
-        return Client(arguments.url, timeout_seconds=arguments.timeout)
+        return Client(arguments.url, strict=True, budget_seconds=arguments.timeout)
     except ValueError as error:
         raise UsageError(str(error)) from None
 
 
 def _register(client: Client, name: str, target: Target, trace: Trace) -> Namespace:
     try:
-        return client.register_namespace(name, target.spec_for(trace))
+        return target.register(client, name, trace)
     except ServiceError as error:
         if error.status in (409, 422):
             raise UsageError(f"the service refuses the namespace {name}: {error}") from None

@@ -7,7 +7,6 @@ served as exact although what was stored had been computed on a replay.
 import hashlib
 import struct
 
-from kvshelf_client.frames import Frame
 from kvshelf_client.words import Provenance, RecordClass
 from service.replay.errors import WrongBytesError
 
@@ -21,23 +20,21 @@ def payload_of(record_class: int, key: bytes, shard: int, computed: Provenance, 
     return hashlib.shake_128(_DOMAIN + name).digest(length_bytes)
 
 
-def check_payload(frame: Frame, length_bytes: int) -> None:
+def check_payload(record_class: int, key: bytes, shard: int, served: Provenance, payload: bytes | bytearray) -> None:
     """Compare a block or snapshot as it arrived with what was stored under its name.
 
     One that is served as exact must have been computed exactly. One that is served as replayed may be either: the
     service may lower a claim.
 
     Raises:
-        WrongBytesError: the length or any byte differs.
+        WrongBytesError: any byte differs.
     """
-    header, payload = frame
-    served = header.provenance or Provenance.REPLAYED
     candidates = (served,) if served is Provenance.EXACT else (Provenance.REPLAYED, Provenance.EXACT)
     for computed in candidates:
-        if payload == payload_of(header.kind, header.key, header.shard, computed, length_bytes):
+        if payload == payload_of(record_class, key, shard, computed, len(payload)):
             return
-    what = RecordClass(header.kind).name.lower()
+    what = RecordClass(record_class).name.lower()
     raise WrongBytesError(
-        f"{what} {header.key.hex()[:12]}, shard {header.shard}, generation {header.generation}, served as "
-        f"{served.name.lower()}: the {len(payload)} bytes are not those that were stored"
+        f"{what} {key.hex()[:12]}, shard {shard}, served as {served.name.lower()}: "
+        f"the {len(payload)} bytes are not those that were stored"
     )

@@ -3,7 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from kvshelf_client.answers import PlanAnswer, Resume, StoreResult
+from kvshelf_client.answers import Resume, StoreResult
+from kvshelf_client.plans import Plan
 
 SOURCES = ("hbm", "dram", "ssd", "replay", "prefill")
 MODES = ("full_attention", "resident", "snapshot", "bounded_replay", "exact_rebuild", "cold")
@@ -16,7 +17,7 @@ class Tally:
     """Counts of the requests that are finished, and of every call, also those of a request that is not.
 
     ``hit_tokens`` is what an infinite prefix cache would call a hit: the stored prefix, uncapped. ``matched_tokens`` is
-    what the plans used. Latencies are in seconds, one a call; a fetch's is the time spent waiting for its frames.
+    what the plans used. Latencies are in seconds, one a call.
     """
 
     requests: int = 0
@@ -40,7 +41,7 @@ class Tally:
     elapsed_seconds: float = 0.0
     max_lag_seconds: float = 0.0
 
-    def finish(self, plan: PlanAnswer, ran: Resume) -> None:
+    def finish(self, plan: Plan, ran: Resume) -> None:
         """Count a request that ran: ``ran`` is the plan's own way or its fallback."""
         self.requests += 1
         self.prompt_tokens += ran.prompt_tokens

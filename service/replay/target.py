@@ -3,53 +3,16 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
-from kvshelf_client.answers import PlanAnswer, StoreResult
-from kvshelf_client.frames import Frame
-from kvshelf_client.requests import NamespaceSpec, StoreRecord
+from kvshelf_client.answers import Namespace
+from kvshelf_client.client import Client
+from kvshelf_client.requests import NamespaceSpec
+from service.replay.errors import ReplayError
 from service.traces.base import Trace
 from service.traces.chain import HASH_SCHEME
 
 _MAX_NAME_LENGTH = 60
-
-
-class Service(Protocol):
-    """The verbs a replay uses; :class:`kvshelf_client.client.Client` has them. See there."""
-
-    def plan(
-        self,
-        namespace: str,
-        *,
-        hashes: list[bytes],
-        prompt_tokens: int,
-        request_id: str,
-        max_load_bytes_per_saved_token: float | None = None,
-    ) -> PlanAnswer:
-        """How a prompt resumes."""
-        ...
-
-    def fetch(self, lease_id: str) -> Iterator[Frame]:
-        """What a plan loads."""
-        ...
-
-    def store(
-        self,
-        namespace: str,
-        records: Iterable[StoreRecord],
-        *,
-        plan_id: str,
-        durable: bool,
-        supersedes: bytes | None,
-    ) -> StoreResult:
-        """Keep records."""
-        ...
-
-    def release(self, lease_id: str, *, ran: str) -> None:
-        """End a request."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +45,13 @@ class Target:
             salt=self.salt,
             shards=self.shards,
         )
+
+    def register(self, client: Client, name: str, trace: Trace) -> Namespace:
+        """Register the namespace with a strict client, which raises where it comes to nothing."""
+        namespace = client.register(name, self.spec_for(trace))
+        if namespace is None:
+            raise ReplayError("the service did not register the namespace")
+        return namespace
 
     def name_for(self, trace: Trace) -> str:
         """A name that is another one for every trace's name and every setting."""

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from kvshelf_client.circuit import BreakerState
 from kvshelf_client.words import MissReason
 from storage.base import Tier, WriteOutcome
 from storage.breaker import BreakerTier
-from storage.circuit import BreakerState
 from storage.clock import SystemClock
 from storage.dram import RedisTier
 from storage.dram.ailment import Ailment

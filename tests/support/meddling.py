@@ -1,73 +1,63 @@
-"""A service that something happens to between two calls of a replay: the fake behind it is the real one."""
+"""A transport that something happens to between two calls of a client: what is behind it is a real one."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeVar, cast
 
-from kvshelf_client.answers import PlanAnswer, StoreResult
-from kvshelf_client.client import Client
-from kvshelf_client.frames import Frame
-from kvshelf_client.requests import StoreRecord
+from kvshelf_client.answers import PlanAnswer
+from kvshelf_client.deadline import Deadline
+from kvshelf_client.frames import Frame, FrameHeader
+from kvshelf_client.requests import Fetch, Release, Request
+from kvshelf_client.transport import Transport
+from tests.support.sinks import CollectingSink
+
+T = TypeVar("T")
 
 
-class MeddlingService:
-    """Passes every verb on to a client.
+class MeddlingTransport:
+    """Passes every request on.
 
     Args:
-        client: of the real service.
-        after_plan: called with each plan before the replay sees it.
+        transport: to the real service.
+        after_plan: called with each plan before the client sees it.
         on_frames: may change the frames of a fetch on their way.
     """
 
     def __init__(
         self,
-        client: Client,
+        transport: Transport,
         *,
         after_plan: Callable[[PlanAnswer], None] = lambda plan: None,
         on_frames: Callable[[Iterator[Frame]], Iterator[Frame]] = lambda frames: frames,
     ) -> None:
-        self._client = client
+        self._transport = transport
         self._after_plan = after_plan
         self._on_frames = on_frames
         self.plans: list[PlanAnswer] = []
         self.released: list[tuple[str, str]] = []
 
-    def plan(
-        self,
-        namespace: str,
-        *,
-        hashes: list[bytes],
-        prompt_tokens: int,
-        request_id: str,
-        max_load_bytes_per_saved_token: float | None = None,
-    ) -> PlanAnswer:
-        """See :meth:`Client.plan`."""
-        plan = self._client.plan(
-            namespace,
-            hashes=hashes,
-            prompt_tokens=prompt_tokens,
-            request_id=request_id,
-            max_load_bytes_per_saved_token=max_load_bytes_per_saved_token,
-        )
-        self.plans.append(plan)
-        self._after_plan(plan)
-        return plan
+    def call(self, request: Request[T], deadline: Deadline) -> T:
+        """See :meth:`Transport.call`."""
+        if isinstance(request, Fetch):
+            return cast("T", self._fetch(request, deadline))
+        if isinstance(request, Release):
+            self.released.append((request.lease_id, request.ran))
+        answer = self._transport.call(request, deadline)
+        if isinstance(answer, PlanAnswer):
+            self.plans.append(answer)
+            self._after_plan(answer)
+        return answer
 
-    def fetch(self, lease_id: str) -> Iterator[Frame]:
-        """See :meth:`Client.fetch`."""
-        return self._on_frames(self._client.fetch(lease_id))
+    def close(self) -> None:
+        """See :meth:`Transport.close`."""
+        self._transport.close()
 
-    def store(
-        self,
-        namespace: str,
-        records: Iterable[StoreRecord],
-        *,
-        plan_id: str,
-        durable: bool,
-        supersedes: bytes | None,
-    ) -> StoreResult:
-        """See :meth:`Client.store`."""
-        return self._client.store(namespace, records, plan_id=plan_id, durable=durable, supersedes=supersedes)
+    def _fetch(self, request: Fetch, deadline: Deadline) -> None:
+        collected = CollectingSink()
+        self._transport.call(Fetch(request.lease_id, collected, request.shard, request.fallback), deadline)
+        for header, payload in self._on_frames(map(_frame, collected.headers, collected.payloads)):
+            request.sink.begin(header)[:] = payload
+            request.sink.end()
 
-    def release(self, lease_id: str, *, ran: str) -> None:
-        """See :meth:`Client.release`."""
-        self.released.append((lease_id, ran))
-        self._client.release(lease_id, ran=ran)
+
+def _frame(header: FrameHeader, payload: bytes) -> Frame:
+    return Frame(header, bytearray(payload))

@@ -9,7 +9,7 @@ from kvshelf_client.client import Client
 from kvshelf_client.words import RecordClass
 from service.access import ANYBODY
 from service.replay.replayer import Replayer, ReplayOptions
-from service.replay.target import Service, Target
+from service.replay.target import Target
 from service.traces.base import Trace
 from storage.base import Loaded
 from storage.clock import ManualClock
@@ -29,19 +29,19 @@ class Stage:
     def register(self, trace: Trace, *, profile: str = V41, shards: int = 1, salt: str = "") -> Namespace:
         """The namespace a replay of the trace runs in."""
         target = Target(profile, 1, salt, shards)
-        return self.client.register_namespace(target.name_for(trace), target.spec_for(trace))
+        return target.register(self.client, target.name_for(trace), trace)
 
     def replayer(
         self,
         trace: Trace,
         *,
         namespace: Namespace | None = None,
-        service: Service | None = None,
+        client: Client | None = None,
         options: ReplayOptions | None = None,
     ) -> Replayer:
         """A replayer whose time is the service's."""
         return Replayer(
-            service or self.client,
+            client or self.client,
             namespace or self.register(trace),
             trace,
             options or ReplayOptions(),
@@ -71,7 +71,7 @@ def staged(directory: Path, *, budget_bytes: int = 64 << 20) -> Iterator[Stage]:
     clock = ManualClock()
     parts = make_parts(directory, clock, budget_bytes=budget_bytes)
     try:
-        with live(parts) as served, Client(served.url) as client:
+        with live(parts) as served, Client(served.url, strict=True, budget_seconds=30) as client:
             yield Stage(clock, served, client)
     finally:
         parts.close()

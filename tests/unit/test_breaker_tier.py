@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from kvshelf_client.circuit import BreakerState
 from kvshelf_client.words import MissReason
 from storage.base import Entry, Hold, Loaded, Miss, Record, RecordId, Usage, WriteOutcome, WriteResult
 from storage.breaker import BreakerTier
-from storage.circuit import BreakerState
 from storage.clock import ManualClock
 from storage.memory import MemoryTier
 from tests.support.records import look, make_id, make_record, make_records, reasons

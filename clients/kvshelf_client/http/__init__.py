@@ -11,4 +11,6 @@ def connect(url: str, options: TransportOptions) -> HttpTransport:
 
 def connect_async(url: str, options: TransportOptions) -> AsyncTransport:
     """See :class:`~kvshelf_client.transport.TransportModule`."""
-    raise NotImplementedError(f"no asyncio over {url} yet")
+    from kvshelf_client.http.aio import AsyncHttpTransport  # Importing asyncio takes longer than all the rest.
+
+    return AsyncHttpTransport(url, options)

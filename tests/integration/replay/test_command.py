@@ -18,6 +18,7 @@ from service.replay.target import Target
 from service.traces.chain import ChainHasher
 from service.traces.generate import sample_path
 from service.traces.reader import read_trace
+from tests.support.client import registered
 from tests.support.service import V41
 from tests.support.stage import Stage
 from tests.support.traces import hit_tokens_of
@@ -79,13 +80,13 @@ def test_a_mooncake_trace(stage: Stage, tmp_path: Path, capsys: pytest.CaptureFi
 def test_a_wrong_byte_is_a_failure(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     """Somebody else has stored other bytes under the key of the trace's first block."""
     trace = read_trace(sample_path(), requests_limit=1)
-    namespace = stage.client.register_namespace("mine", Target(V41, 1, "").spec_for(trace))
+    namespace = registered(stage.client, "mine", Target(V41, 1, "").spec_for(trace))
     keys = ChainHasher(namespace.fingerprint).blocks_of(trace.requests[0]).keys
     wrong = [
         StoreRecord(RecordClass.BLOCK, key, (index + 1) * 64, bytes(64), Provenance.REPLAYED)
         for index, key in enumerate(keys)
     ]
-    assert stage.client.store("mine", wrong).counts == {"stored": len(keys)}
+    assert stage.client.store(namespace, wrong).counts == {"stored": len(keys)}
     assert main(["replay", "sample", "--url", stage.url, "--namespace", "mine"]) == 1
     output = capsys.readouterr()
     assert "are not those that were stored" in output.err

@@ -1,22 +1,62 @@
 """What a replay does when a record is gone, bad or wrong by the time it is fetched."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import islice
+from typing import Protocol
 
 import pytest
 
 from kvshelf_client.answers import PlanAnswer
-from kvshelf_client.frames import Frame, FrameKind
+from kvshelf_client.client import Client
+from kvshelf_client.deadline import Deadline
+from kvshelf_client.errors import ChecksumError, FrameError
+from kvshelf_client.frames import Frame, FrameKind, checksum_of
+from kvshelf_client.http.transport import HttpTransport
+from kvshelf_client.requests import Release
+from kvshelf_client.transport import TransportOptions
 from kvshelf_client.words import MissReason, Provenance, RecordClass
-from service.replay.errors import ReplayError, WrongBytesError
+from service.replay.errors import WrongBytesError
 from service.replay.replayer import LEASE_GONE
 from service.traces.base import TraceRequest
 from service.traces.chain import ChainHasher
-from tests.support.meddling import MeddlingService
+from tests.support.meddling import MeddlingTransport
 from tests.support.stage import Stage
 from tests.support.traces import BLOCK, hit_tokens_of, request, trace_of
 
 Change = Callable[[Iterator[Frame]], Iterator[Frame]]
+
+
+class Meddle(Protocol):
+    """Makes a transport that meddles with a stage's service."""
+
+    def __call__(
+        self,
+        *,
+        after_plan: Callable[[PlanAnswer], None] = lambda plan: None,
+        on_frames: Change = lambda frames: frames,
+    ) -> MeddlingTransport: ...
+
+
+@pytest.fixture
+def meddling(stage: Stage) -> Iterator[Meddle]:
+    with ExitStack() as made:
+
+        def make(
+            *,
+            after_plan: Callable[[PlanAnswer], None] = lambda plan: None,
+            on_frames: Change = lambda frames: frames,
+        ) -> MeddlingTransport:
+            transport = HttpTransport(stage.url, TransportOptions())
+            made.callback(transport.close)
+            return MeddlingTransport(transport, after_plan=after_plan, on_frames=on_frames)
+
+        yield make
+
+
+def _client(transport: MeddlingTransport) -> Client:
+    return Client(transport, strict=True, budget_seconds=30)
+
 
 _TRACE = trace_of([request(range(5)), request(range(9), time=1.0), request(range(12), time=2.0)])
 
@@ -36,7 +76,7 @@ def _third_block_corrupt(frames: Iterator[Frame]) -> Iterator[Frame]:
         yield frame if number != 2 else frame._replace(header=frame.header._replace(miss=MissReason.CORRUPT))
 
 
-def test_a_snapshot_that_is_gone_means_the_fallback(stage: Stage) -> None:
+def test_a_snapshot_that_is_gone_means_the_fallback(stage: Stage, meddling: Meddle) -> None:
     namespace = stage.register(_TRACE)
     keys = list(ChainHasher(namespace.fingerprint).blocks_of(_TRACE.requests[-1]).keys)
 
@@ -45,8 +85,8 @@ def test_a_snapshot_that_is_gone_means_the_fallback(stage: Stage) -> None:
         if boundary is not None:
             stage.damage(namespace, RecordClass.SNAPSHOT, keys[boundary // BLOCK - 1])
 
-    service = MeddlingService(stage.client, after_plan=lose_snapshot)
-    tally = stage.replayer(_TRACE, namespace=namespace, service=service).run()
+    service = meddling(after_plan=lose_snapshot)
+    tally = stage.replayer(_TRACE, namespace=namespace, client=_client(service)).run()
     assert tally.hit_tokens == hit_tokens_of(_TRACE)
     assert tally.fallbacks == 2
     assert (tally.resumes["snapshot"], tally.resumes["cold"]) == (0, 1)
@@ -57,7 +97,7 @@ def test_a_snapshot_that_is_gone_means_the_fallback(stage: Stage) -> None:
         assert stage.metric("kvshelf_prompt_tokens_total", source=source) == tokens
 
 
-def test_a_block_that_is_found_bad_is_run_again(stage: Stage) -> None:
+def test_a_block_that_is_found_bad_is_run_again(stage: Stage, meddling: Meddle) -> None:
     namespace = stage.register(_TRACE)
     keys = list(ChainHasher(namespace.fingerprint).blocks_of(_TRACE.requests[-1]).keys)
 
@@ -65,73 +105,82 @@ def test_a_block_that_is_found_bad_is_run_again(stage: Stage) -> None:
         if plan.hit_tokens == 5 * BLOCK:
             stage.damage(namespace, RecordClass.BLOCK, keys[2])
 
-    service = MeddlingService(stage.client, after_plan=damage_third)
-    tally = stage.replayer(_TRACE, namespace=namespace, service=service).run()
+    service = meddling(after_plan=damage_third)
+    tally = stage.replayer(_TRACE, namespace=namespace, client=_client(service)).run()
     assert [plan.hit_tokens // BLOCK for plan in service.plans] == [0, 5, 2, 9]
     assert tally.misses == {"corrupt": 1}
     assert tally.hit_tokens == hit_tokens_of(_TRACE) - 3 * BLOCK
     assert stage.metric("kvshelf_requests_total") == 3
 
 
-def test_a_miss_while_fetching_is_planned_again(stage: Stage) -> None:
-    service = MeddlingService(stage.client, on_frames=_times(2, _third_block_corrupt))
-    tally = stage.replayer(_TRACE, service=service).run()
+def test_a_miss_while_fetching_is_planned_again(stage: Stage, meddling: Meddle) -> None:
+    service = meddling(on_frames=_times(2, _third_block_corrupt))
+    tally = stage.replayer(_TRACE, client=_client(service)).run()
     assert tally.misses == {"corrupt": 2}
     assert tally.replans == 2
     assert tally.requests == 3
     assert tally.hit_tokens == hit_tokens_of(_TRACE)
     assert len(service.plans) == 5
     assert len({plan.request_id for plan in service.plans}) == 3
-    assert [lease for lease, _ in service.released] == [service.plans[n].lease.lease_id for n in (0, 3, 4)]
+    assert [lease for lease, _ in service.released] == [service.plans[n].lease.lease_id for n in (0, 2, 4)]
+    assert tally.resumes["cold"] == 3, "what could not be loaded is not offered again"
     assert stage.parts.leases.records == 0, "planning again lets go of what was leased before"
     assert stage.metric("kvshelf_requests_total") == 3, "a request that is planned again is counted once"
     assert stage.metric("kvshelf_prompt_tokens_total", source="prefill") == tally.tokens_by_source["prefill"]
 
 
-def test_a_request_that_can_never_be_loaded_runs_cold(stage: Stage) -> None:
-    service = MeddlingService(stage.client, on_frames=_times(99, _third_block_corrupt))
-    tally = stage.replayer(_TRACE, service=service).run()
+def test_a_request_that_can_never_be_loaded_runs_cold(stage: Stage, meddling: Meddle) -> None:
+    service = meddling(on_frames=_times(99, _third_block_corrupt))
+    tally = stage.replayer(_TRACE, client=_client(service)).run()
     assert (tally.resumes["cold"], tally.requests, tally.exact_resumes) == (3, 3, 3)
-    assert tally.misses == {"corrupt": 6}
+    assert tally.misses == {"corrupt": 2}
     assert tally.tokens_by_source["prefill"] == tally.prompt_tokens
     assert tally.outcomes["duplicate"] > 0, "a cold run offers again what is there"
 
 
-def test_a_lease_that_is_over_is_planned_again(stage: Stage) -> None:
+def _release(stage: Stage, plan: PlanAnswer) -> None:
+    transport = HttpTransport(stage.url, TransportOptions())
+    transport.call(Release(plan.lease.lease_id), Deadline(10))
+    transport.close()
+
+
+def test_a_lease_that_is_over_is_planned_again(stage: Stage, meddling: Meddle) -> None:
     lost: list[str] = []
 
     def release_first(plan: PlanAnswer) -> None:
         if plan.hit_tokens and not lost:
             lost.append(plan.lease.lease_id)
-            stage.client.release(plan.lease.lease_id)
+            _release(stage, plan)
 
-    tally = stage.replayer(_TRACE, service=MeddlingService(stage.client, after_plan=release_first)).run()
+    tally = stage.replayer(_TRACE, client=_client(meddling(after_plan=release_first))).run()
     assert tally.misses == {LEASE_GONE: 1}
     assert (tally.replans, tally.requests, tally.late_releases) == (1, 3, 0)
 
 
-def test_a_lease_that_ends_before_it_is_released_is_no_fault(stage: Stage) -> None:
+def test_a_lease_that_ends_before_it_is_released_is_no_fault(stage: Stage, meddling: Meddle) -> None:
     """Nothing is fetched in the first request, so nobody notices sooner."""
 
     def release_first(plan: PlanAnswer) -> None:
         if not plan.hit_tokens:
-            stage.client.release(plan.lease.lease_id)
+            _release(stage, plan)
 
-    tally = stage.replayer(_TRACE, service=MeddlingService(stage.client, after_plan=release_first)).run()
+    tally = stage.replayer(_TRACE, client=_client(meddling(after_plan=release_first))).run()
     assert (tally.requests, tally.late_releases, tally.replans) == (3, 1, 0)
     assert tally.misses == {}
     assert stage.metric("kvshelf_requests_total") == 3
 
 
 def _flipped(frames: Iterator[Frame]) -> Iterator[Frame]:
+    """As if another payload had been stored: its checksum is right."""
     for frame in frames:
         frame.payload[-1] ^= 1
+        yield frame._replace(header=frame.header._replace(checksum=checksum_of(frame.payload)))
+
+
+def _damaged(frames: Iterator[Frame]) -> Iterator[Frame]:
+    for number, frame in enumerate(frames):
+        frame.payload[-1] ^= number == 2
         yield frame
-
-
-def _swapped(frames: Iterator[Frame]) -> Iterator[Frame]:
-    first, second = islice(frames, 2)
-    yield from (first._replace(payload=second.payload), second, *frames)
 
 
 def _called_replayed(frames: Iterator[Frame]) -> Iterator[Frame]:
@@ -139,11 +188,14 @@ def _called_replayed(frames: Iterator[Frame]) -> Iterator[Frame]:
         yield frame._replace(header=frame.header._replace(provenance=Provenance.REPLAYED))
 
 
-@pytest.mark.parametrize("change", [_flipped, _swapped, _called_replayed])
-def test_a_wrong_byte_ends_the_replay(stage: Stage, change: Change) -> None:
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [(_flipped, WrongBytesError), (_damaged, ChecksumError), (_called_replayed, FrameError)],
+)
+def test_a_wrong_byte_ends_the_replay(stage: Stage, change: Change, error: type[Exception], meddling: Meddle) -> None:
     """The first plan that loads something is exact, so its records must not be replayed ones either."""
-    replayer = stage.replayer(_TRACE, service=MeddlingService(stage.client, on_frames=change))
-    with pytest.raises(WrongBytesError):
+    replayer = stage.replayer(_TRACE, client=_client(meddling(on_frames=change)))
+    with pytest.raises(error):
         replayer.run()
     assert replayer.tally.requests == 1
 
@@ -167,9 +219,9 @@ def _of_another_class(frames: Iterator[Frame]) -> Iterator[Frame]:
 
 
 @pytest.mark.parametrize("change", [_short, _doubled, _reversed, _of_another_class])
-def test_a_stream_that_is_not_what_was_leased_ends_the_replay(stage: Stage, change: Change) -> None:
-    replayer = stage.replayer(_TRACE, service=MeddlingService(stage.client, on_frames=change))
-    with pytest.raises(ReplayError, match="the fetch"):
+def test_a_stream_that_is_not_what_was_leased_ends_the_replay(stage: Stage, change: Change, meddling: Meddle) -> None:
+    replayer = stage.replayer(_TRACE, client=_client(meddling(on_frames=change)))
+    with pytest.raises(FrameError):
         replayer.run()
     assert replayer.tally.requests == 1
 

@@ -55,7 +55,7 @@ def crowd_of(url: str, clients: int, work: Work) -> Iterator[Crowd]:
 
 
 def _member(pipe: Connection, url: str, numbers: range, work: Work) -> None:
-    clients = {number: Client(url, timeout_seconds=120) for number in numbers}
+    clients = {number: Client(url, strict=True, budget_seconds=120) for number in numbers}
 
     def steps(number: int, deadline: float) -> int:
         moved = work(clients[number], number)

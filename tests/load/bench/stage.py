@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from kvshelf_client import Client, NamespaceSpec, StoreRecord
+from kvshelf_client import Client, NamespaceSpec, Plan, StoreRecord
 from kvshelf_client.hashing import block_keys
 from kvshelf_client.words import Provenance, RecordClass
 from service.cli.child import ServerProcess
 from tests.load.bench.sizes import BLOCK_BYTES, BLOCK_TOKENS, PROFILE, Sizes
+from tests.support.client import Buffers, loaded_bytes, registered
 from tests.support.redis_server import RedisServer
 
 _POOL_BYTES = 64 << 20
-NAMESPACE = "bench"
+_NAMESPACE = "bench"
 
 
 class Service:
@@ -31,26 +32,23 @@ class Service:
         self.data_dir = data_dir
         self.url, self.pid = process.url, process.process.pid
         self.grpc_url = process.said.rpartition("gRPC: ")[2]
-        self.client = Client(self.url, timeout_seconds=120)
+        self.client = Client(self.url, strict=True, budget_seconds=120)
         spec = NamespaceSpec("bench", "model", "1", PROFILE, BLOCK_TOKENS, bytes_per_token)
-        self.namespace = self.client.register_namespace(NAMESPACE, spec)
+        self.namespace = registered(self.client, _NAMESPACE, spec)
+        self._buffers = Buffers(self.namespace)
         self.memory_bytes = 0
         """What it is configured to keep payloads in."""
 
     @contextmanager
-    def leased(self, tokens: bytes, *, hbm_tokens: int = 0) -> Iterator[str]:
-        """A lease of all that is there of a prompt; one block and more behind it is not."""
-        plan = self.client.plan(NAMESPACE, tokens=tokens + bytes(2 * BLOCK_TOKENS * 4), hbm_tokens=hbm_tokens)
-        yield plan.lease.lease_id
-        self.client.release(plan.lease.lease_id)
+    def leased(self, tokens: bytes, *, hbm_tokens: int = 0) -> Iterator[Plan]:
+        """A plan of all that is there of a prompt; one block and more behind it is not."""
+        plan = self.client.plan(self.namespace, tokens=tokens + bytes(2 * BLOCK_TOKENS * 4), hbm_tokens=hbm_tokens)
+        yield plan
+        self.client.release(plan, plan.resume)
 
-    def fetch(self, lease_id: str) -> int:
-        """Fetch what a lease holds, checked; returns the payload bytes."""
-        total = 0
-        for frame in self.client.fetch(lease_id):
-            assert frame.header.miss is None
-            total += len(frame.payload)
-        return total
+    def fetch(self, plan: Plan) -> int:
+        """Fetch what a plan loads, checked, into buffers that are there already; returns the payload bytes."""
+        return loaded_bytes(self.client.fetch_into(plan, self._buffers), self.namespace)
 
     def keys(self, tokens: bytes) -> list[bytes]:
         """The block keys of a prompt."""

@@ -24,6 +24,7 @@ from service.cli.errors import CommandError
 from storage.clock import SystemClock
 from storage.ssd import SsdTier
 from tests.load.soak.base import Progress, Summary, Trial
+from tests.support.client import fetched, registered
 from tests.support.engine import BLOCK, PROFILE
 from tests.support.served import Served
 
@@ -66,7 +67,7 @@ def keys_of(ledger: Ledger, number: int) -> list[bytes]:
 
 def write_until_it_dies(url: str, ledger: Ledger, numbers: range) -> None:
     """Store one prompt after the other, durably."""
-    with Client(url) as client:
+    with Client(url, strict=True, budget_seconds=30) as client:
         for number in numbers:
             records = [
                 StoreRecord(RecordClass.BLOCK, key, (at + 1) * BLOCK, payload_of(key), Provenance.EXACT)
@@ -74,7 +75,7 @@ def write_until_it_dies(url: str, ledger: Ledger, numbers: range) -> None:
             ]
             ledger.sent.add(number)
             try:
-                result = client.store("kill", records)
+                result = client.store(ledger.namespace, records)
             except KvshelfError:
                 return
             if {outcome.outcome for outcome in result.outcomes} != {"stored"}:
@@ -87,7 +88,7 @@ def write_until_it_dies(url: str, ledger: Ledger, numbers: range) -> None:
 def read_until_it_dies(url: str, ledger: Ledger, seed: int) -> None:
     """Fetch what was acknowledged, while more is being stored."""
     chance = Random(seed)
-    with Client(url) as client:
+    with Client(url, strict=True, budget_seconds=30) as client:
         while True:
             known = sorted(ledger.acknowledged)
             if not known:
@@ -103,15 +104,14 @@ def read_until_it_dies(url: str, ledger: Ledger, seed: int) -> None:
 def fetched_blocks(client: Client, ledger: Ledger, number: int) -> int:
     """Plan and fetch a prompt; returns how many of its blocks came. Every byte of them must be right."""
     keys = keys_of(ledger, number)
-    plan = client.plan("kill", tokens=prompt_of(number))
-    frames = list(client.fetch(plan.lease.lease_id)) if plan.lease.records else []
-    for frame, key in zip(frames, keys, strict=False):
-        is_right = frame.header.miss is None and frame.header.key == key and frame.payload == payload_of(key)
-        if not is_right:
-            ledger.wrong.append(f"prompt {number}: a wrong frame {frame.header}")
-    client.release(plan.lease.lease_id)
-    assert plan.hit_tokens == len(frames) * BLOCK
-    return len(frames)
+    plan = client.plan(ledger.namespace, tokens=prompt_of(number))
+    loaded, payloads = fetched(client, plan)
+    for slot, payload in payloads.items():
+        if payload != payload_of(keys[slot.end_tokens // BLOCK - 1]):
+            ledger.wrong.append(f"prompt {number}: wrong bytes in {slot}")
+    client.release(plan, loaded.resume)
+    assert plan.hit_tokens == len(payloads) * BLOCK
+    return len(payloads)
 
 
 def kill_while_storing(served: Served, ledger: Ledger, chance: Random, first: int) -> None:
@@ -153,8 +153,8 @@ class Kills:
         self.found: dict[int, int] = {}
         """How many blocks there are of each prompt that was ever sent; those that were acknowledged have all."""
         served.start()
-        with Client(served.url) as client:
-            self.namespace = client.register_namespace("kill", SPEC)
+        with Client(served.url, strict=True, budget_seconds=30) as client:
+            self.namespace = registered(client, "kill", SPEC)
 
     def round(self, number: int) -> None:
         """Kill once, and look at what is there."""
@@ -169,7 +169,7 @@ class Kills:
         self.summary.figures["longest start, seconds"] = max(
             ready_seconds, self.summary.figures.get("longest start, seconds", 0.0)
         )
-        with Client(self.served.url) as client:
+        with Client(self.served.url, strict=True, budget_seconds=30) as client:
             found = {prompt: fetched_blocks(client, ledger, prompt) for prompt in ledger.sent}
             again = self.chance.sample(sorted(self.found), min(AGAIN, len(self.found)))
             self._check_earlier({prompt: fetched_blocks(client, ledger, prompt) for prompt in again})
@@ -190,7 +190,7 @@ class Kills:
             self.summary.failures.append(f"offline there are {records} records, not {sum(self.found.values())}")
         self.served.start()
         ledger = Ledger(self.namespace)
-        with Client(self.served.url) as client:
+        with Client(self.served.url, strict=True, budget_seconds=30) as client:
             self._check_earlier({prompt: fetched_blocks(client, ledger, prompt) for prompt in self.found})
         self.summary.failures += ledger.wrong
         self.summary.tried["blocks looked at in the end"] += sum(self.found.values())

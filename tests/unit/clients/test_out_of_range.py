@@ -11,6 +11,7 @@ from kvshelf_client.hashing import bind_hashes, block_keys
 from kvshelf_client.upload import frame_parts
 from kvshelf_client.words import Provenance, RecordClass
 from tests.support.scripted_server import Reply, ScriptedServer, answer
+from tests.support.wire import NAMESPACE
 
 KEY = b"k" * 32
 HEADER = FrameHeader(FrameKind.BLOCK, KEY, 3, 4, Provenance.EXACT)
@@ -64,7 +65,7 @@ WRONG_RECORDS = [
 def test_a_store_of_a_wrong_record_sends_nothing(record: StoreRecord, text: str) -> None:
     with ScriptedServer([Reply(answer(b"{}"))]) as server, Client(server.url) as client:
         with pytest.raises(ValueError, match=f"^{text}"):
-            client.store("n", [RECORD, record])
+            client.store(NAMESPACE, [RECORD, record])
         assert server.seen == []
         client.stats()
     assert [seen.method for seen in server.seen] == ["GET"]
@@ -83,10 +84,10 @@ def test_a_wrong_record_ends_a_stream_of_frames(record: StoreRecord, text: str) 
 
 
 CALLS: dict[str, Callable[[Client, bytes], object]] = {
-    r"hashes\[1\]": lambda client, key: client.plan("n", hashes=[KEY, key], prompt_tokens=256),
-    "supersedes": lambda client, key: client.store("n", [], supersedes=key),
-    r"keys\[0\]": lambda client, key: client.touch("n", RecordClass.BLOCK, [key]),
-    r"keys\[2\]": lambda client, key: client.delete("n", RecordClass.BLOCK, iter([KEY, KEY, key])),
+    r"hashes\[1\]": lambda client, key: client.plan(NAMESPACE, hashes=[KEY, key], prompt_tokens=256),
+    "supersedes": lambda client, key: client.store(NAMESPACE, [], supersedes=key),
+    r"keys\[0\]": lambda client, key: client.touch(NAMESPACE, RecordClass.BLOCK, [key]),
+    r"keys\[2\]": lambda client, key: client.delete(NAMESPACE, RecordClass.BLOCK, iter([KEY, KEY, key])),
 }
 
 
@@ -99,7 +100,7 @@ def test_a_call_takes_no_key_of_another_length(field: str, key: bytes) -> None:
 
 def test_hashes_in_one_piece_are_whole() -> None:
     with pytest.raises(ValueError, match="32 bytes each, got 40"):
-        Client("http://127.0.0.1:1").plan("n", hashes=b"k" * 40, prompt_tokens=256)
+        Client("http://127.0.0.1:1").plan(NAMESPACE, hashes=b"k" * 40, prompt_tokens=256)
 
 
 @pytest.mark.parametrize("wrong", WRONG_KEYS, ids=len)

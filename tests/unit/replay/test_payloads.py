@@ -4,7 +4,6 @@ import hashlib
 
 import pytest
 
-from kvshelf_client.frames import Frame, FrameHeader, FrameKind, checksum_of
 from kvshelf_client.words import Provenance, RecordClass
 from service.replay.errors import WrongBytesError
 from service.replay.payloads import check_payload, payload_of
@@ -12,9 +11,8 @@ from service.replay.payloads import check_payload, payload_of
 _KEY = hashlib.sha256(b"a block").digest()
 
 
-def _frame(payload: bytes, served: Provenance, **changes: object) -> Frame:
-    header = FrameHeader(FrameKind.BLOCK, _KEY, len(payload), checksum_of(payload), served, shard=1, end_tokens=64)
-    return Frame(header._replace(**changes), bytearray(payload))  # type: ignore[arg-type]
+def _check(payload: bytes, served: Provenance) -> None:
+    check_payload(RecordClass.BLOCK, _KEY, 1, served, bytearray(payload))
 
 
 def _payload(computed: Provenance, length_bytes: int = 64) -> bytes:
@@ -44,18 +42,12 @@ def test_each_part_of_the_name_makes_another_payload() -> None:
     ],
 )
 def test_what_was_stored_is_right(computed: Provenance, served: Provenance) -> None:
-    check_payload(_frame(_payload(computed), served), 64)
+    _check(_payload(computed), served)
 
 
 def test_replayed_kv_served_as_exact_is_wrong() -> None:
-    with pytest.raises(WrongBytesError, match=rf"block {_KEY.hex()[:12]}, shard 1, generation 0, served as exact"):
-        check_payload(_frame(_payload(Provenance.REPLAYED), Provenance.EXACT), 64)
-
-
-@pytest.mark.parametrize("length_bytes", [0, 63, 65])
-def test_another_length_is_wrong(length_bytes: int) -> None:
-    with pytest.raises(WrongBytesError):
-        check_payload(_frame(_payload(Provenance.EXACT, length_bytes), Provenance.EXACT), 64)
+    with pytest.raises(WrongBytesError, match=rf"block {_KEY.hex()[:12]}, shard 1, served as exact"):
+        _check(_payload(Provenance.REPLAYED), Provenance.EXACT)
 
 
 @pytest.mark.parametrize("position", [0, 31, 63])
@@ -63,12 +55,13 @@ def test_one_other_bit_is_wrong(position: int) -> None:
     payload = bytearray(_payload(Provenance.EXACT))
     payload[position] ^= 0x10
     with pytest.raises(WrongBytesError):
-        check_payload(_frame(bytes(payload), Provenance.EXACT), 64)
+        _check(bytes(payload), Provenance.EXACT)
 
 
 @pytest.mark.parametrize(
-    "changes", [{"key": bytes(32)}, {"shard": 0}, {"kind": FrameKind.SNAPSHOT}], ids=["key", "shard", "class"]
+    ("kind", "key", "shard"),
+    [(RecordClass.BLOCK, bytes(32), 1), (RecordClass.BLOCK, _KEY, 0), (RecordClass.SNAPSHOT, _KEY, 1)],
 )
-def test_another_records_payload_is_wrong(changes: dict[str, object]) -> None:
+def test_another_records_payload_is_wrong(kind: RecordClass, key: bytes, shard: int) -> None:
     with pytest.raises(WrongBytesError):
-        check_payload(_frame(_payload(Provenance.EXACT), Provenance.EXACT, **changes), 64)
+        check_payload(kind, key, shard, Provenance.EXACT, _payload(Provenance.EXACT))

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from kvshelf_client.answers import Lease, Load, PlanAnswer, Resume, StoreOutcome, StoreResult
+from kvshelf_client.answers import Lease, Load, Namespace, PlanAnswer, Resume, StoreOutcome, StoreResult
+from kvshelf_client.plans import Plan, plan_of
+from kvshelf_client.requests import AskPlan
 from service.cli.replay_text import describe, summary
 from service.planner.base import Mode, Source
 from service.replay.tally import MODES, SOURCES, Tally
@@ -25,8 +27,12 @@ def _resume(mode: str = "bounded_replay", *, exact: bool = False) -> Resume:
     return Resume("p", mode, exact, 1000, 768, 640, 768, 872, 128, 640, 0, Load(0, 768, None, 9, 0), sources)
 
 
-def _plan(resume: Resume, fallback: Resume | None = None) -> PlanAnswer:
-    return PlanAnswer("r", resume, fallback, Lease("l", 60.0, 6), 896, 512, None, None)
+_NAMESPACE = Namespace("n", bytes(32), 128, 1, 1, 9, 9, 128, 20, 128, "kvshelf-sha256", created=True)
+
+
+def _plan(resume: Resume, fallback: Resume | None = None) -> Plan:
+    ask = AskPlan("n", 1000, "r", bytes(4000))
+    return plan_of(_NAMESPACE, ask, PlanAnswer("r", resume, fallback, Lease("l", 60.0, 6), 896, 512, None, None))
 
 
 def test_the_words_are_those_of_the_planner() -> None:

@@ -4,7 +4,7 @@ import os
 
 from tests.load.bench.base import Case, Figures
 from tests.load.bench.measure import rate_gb_s
-from tests.load.bench.stage import NAMESPACE, Stage
+from tests.load.bench.stage import Stage
 
 
 class ColdFetch(Case):
@@ -30,7 +30,7 @@ class ColdFetch(Case):
             among_others = [
                 prompt[block] for block in range(start, start + 32) for prompt in prompts if block < len(prompt)
             ]
-            self._service.client.store(NAMESPACE, among_others)
+            self._service.client.store(self._service.namespace, among_others)
         self._next = 0
 
     def run(self) -> Figures:
@@ -44,5 +44,5 @@ class ColdFetch(Case):
             descriptor = os.open(segment, os.O_RDONLY)
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             os.close(descriptor)
-        with self._service.leased(tokens) as lease_id:
-            return self._service.fetch(lease_id)
+        with self._service.leased(tokens) as plan:
+            return self._service.fetch(plan)

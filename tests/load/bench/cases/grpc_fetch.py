@@ -6,7 +6,7 @@ from kvshelf_client.requests import Fetch
 from kvshelf_client.transport import TransportOptions, transport_module
 from tests.load.bench.base import Case, Figures
 from tests.load.bench.measure import GB, cpu_seconds, rate_gb_s
-from tests.load.bench.stage import NAMESPACE, Stage
+from tests.load.bench.stage import Stage
 
 
 class _Buffers:
@@ -50,14 +50,16 @@ class GrpcFetch(Case):
         super().open(stage)
         self._service = stage.service()
         self._tokens = stage.prompt(stage.sizes.blocks)
-        self._service.client.store(NAMESPACE, stage.records(self._service, self._tokens), durable=False)
+        self._service.client.store(self._service.namespace, stage.records(self._service, self._tokens), durable=False)
         self._transport = transport_module(self._service.grpc_url).connect(self._service.grpc_url, TransportOptions())
         stage.closing.callback(self._transport.close)
         self._buffers = _Buffers(stage.sizes.prompt_bytes)
 
     def run(self) -> Figures:
         """See :meth:`Case.run`."""
-        with self._service.leased(self._tokens) as lease_id:
+        with self._service.leased(self._tokens) as plan:
+            assert plan.lease is not None
+            lease_id = plan.lease.lease_id
             self._fetch(lease_id)
             before, total = (cpu_seconds(self._service.pid), cpu_seconds()), self._buffers.moved
             rate = rate_gb_s(lambda: self._fetch(lease_id), self.stage.sizes.seconds)

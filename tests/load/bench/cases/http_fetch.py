@@ -2,7 +2,7 @@
 
 from tests.load.bench.base import Case, Figures
 from tests.load.bench.measure import GB, cpu_seconds, rate_gb_s
-from tests.load.bench.stage import NAMESPACE, Stage
+from tests.load.bench.stage import Stage
 
 
 class HttpFetch(Case):
@@ -22,19 +22,19 @@ class HttpFetch(Case):
         super().open(stage)
         self._service = stage.service()
         self._tokens = stage.prompt(stage.sizes.blocks)
-        self._service.client.store(NAMESPACE, stage.records(self._service, self._tokens), durable=False)
+        self._service.client.store(self._service.namespace, stage.records(self._service, self._tokens), durable=False)
 
     def run(self) -> Figures:
         """See :meth:`Case.run`."""
-        with self._service.leased(self._tokens) as lease_id:
-            moved = self._service.fetch(lease_id)
+        with self._service.leased(self._tokens) as plan:
+            moved = self._service.fetch(plan)
             before = cpu_seconds(self._service.pid), cpu_seconds()
             total = 0
 
             def fetch() -> int:
                 nonlocal total
                 total += moved
-                assert self._service.fetch(lease_id) == moved
+                assert self._service.fetch(plan) == moved
                 return moved
 
             rate = rate_gb_s(fetch, self.stage.sizes.seconds)

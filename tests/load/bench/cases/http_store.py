@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from tests.load.bench.base import Case, Figures
 from tests.load.bench.measure import rate_gb_s
-from tests.load.bench.stage import NAMESPACE, Stage
+from tests.load.bench.stage import Stage
 
 
 class _Store(Case):
@@ -27,7 +27,7 @@ class _Store(Case):
 
         def store_all() -> int:
             for records in turns:
-                answer = self._service.client.store(NAMESPACE, records, durable=self.durable)
+                answer = self._service.client.store(self._service.namespace, records, durable=self.durable)
                 assert answer.counts == {"stored": stage.sizes.blocks}
             return count * stage.sizes.prompt_bytes
 

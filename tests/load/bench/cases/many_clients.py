@@ -4,13 +4,15 @@ import functools
 import random
 
 from kvshelf_client import Client, StoreRecord
+from kvshelf_client.answers import Namespace
 from kvshelf_client.hashing import block_keys
 from kvshelf_client.words import Provenance, RecordClass
 from tests.load.bench.base import Case, Figures
 from tests.load.bench.crowd import crowd_of
 from tests.load.bench.measure import resident_bytes
 from tests.load.bench.sizes import BLOCK_BYTES, BLOCK_TOKENS, MIB
-from tests.load.bench.stage import NAMESPACE, Stage
+from tests.load.bench.stage import Stage
+from tests.support.client import discarding, loaded_bytes
 
 _STORED_AT_ONCE = 64
 
@@ -27,8 +29,8 @@ class ManyClients(Case):
         service, blocks = stage.service(), max(1, stage.sizes.blocks // 4)
         prompts = [stage.prompt(blocks) for _ in range(stage.sizes.clients)]
         for tokens in prompts:
-            service.client.store(NAMESPACE, stage.records(service, tokens), durable=False)
-        work = functools.partial(fetch_prompt, prompts)
+            service.client.store(service.namespace, stage.records(service, tokens), durable=False)
+        work = functools.partial(fetch_prompt, service.namespace, prompts)
         self._one = stage.closing.enter_context(crowd_of(service.url, 1, work))
         self._all = stage.closing.enter_context(crowd_of(service.url, stage.sizes.clients, work))
 
@@ -55,9 +57,8 @@ class ServerMemory(Case):
         tokens = stage.prompt(blocks)
         records = stage.records(self._service, tokens)
         for start in range(0, blocks, 1024):
-            self._service.client.store(NAMESPACE, records[start : start + 1024], durable=False)
-        fingerprint = self._service.namespace.fingerprint
-        work = functools.partial(fetch_or_store, tokens, fingerprint, blocks)
+            self._service.client.store(self._service.namespace, records[start : start + 1024], durable=False)
+        work = functools.partial(fetch_or_store, self._service.namespace, tokens, blocks)
         self._crowd = stage.closing.enter_context(crowd_of(self._service.url, stage.sizes.clients, work))
 
     def run(self) -> Figures:
@@ -68,23 +69,23 @@ class ServerMemory(Case):
         return {"server_memory_over_pools_mb": most / MIB, "crowd_gb_s": rate}
 
 
-def fetch_prompt(prompts: list[bytes], client: Client, number: int) -> int:
+def fetch_prompt(namespace: Namespace, prompts: list[bytes], client: Client, number: int) -> int:
     """Plan, fetch, release."""
-    plan = client.plan(NAMESPACE, tokens=prompts[number] + bytes(2 * BLOCK_TOKENS * 4))
-    moved = sum(len(frame.payload) for frame in client.fetch(plan.lease.lease_id) if frame.header.miss is None)
-    client.release(plan.lease.lease_id)
+    plan = client.plan(namespace, tokens=prompts[number] + bytes(2 * BLOCK_TOKENS * 4))
+    moved = loaded_bytes(client.fetch_into(plan, discarding(namespace)), namespace)
+    client.release(plan, plan.resume)
     return moved
 
 
-def fetch_or_store(tokens: bytes, fingerprint: bytes, blocks: int, client: Client, number: int) -> int:
+def fetch_or_store(namespace: Namespace, tokens: bytes, blocks: int, client: Client, number: int) -> int:
     """Even clients fetch the prompt that is there, odd ones store a new one."""
     if number % 2 == 0:
-        return fetch_prompt([tokens] * (number + 1), client, number)
+        return fetch_prompt(namespace, [tokens] * (number + 1), client, number)
     chance = random.Random()
     payload = chance.randbytes(BLOCK_BYTES)
-    keys = block_keys(fingerprint, chance.randbytes(blocks * BLOCK_TOKENS * 4), BLOCK_TOKENS)
+    keys = block_keys(namespace.fingerprint, chance.randbytes(blocks * BLOCK_TOKENS * 4), BLOCK_TOKENS)
     client.store(
-        NAMESPACE,
+        namespace,
         [
             StoreRecord(RecordClass.BLOCK, key, (index + 1) * BLOCK_TOKENS, payload, Provenance.EXACT)
             for index, key in enumerate(keys)

@@ -4,7 +4,7 @@ from kvshelf_client.hashing import block_keys
 from tests.load.bench.base import Case, Figures
 from tests.load.bench.measure import cpu_seconds, milliseconds
 from tests.load.bench.sizes import BLOCK_TOKENS
-from tests.load.bench.stage import NAMESPACE, Stage
+from tests.load.bench.stage import Stage
 
 _REPEATS = 5
 
@@ -21,7 +21,7 @@ class PlanMillion(Case):
         self._service = stage.service("small", bytes_per_token=8)
         self._blocks = stage.sizes.prompt_tokens // BLOCK_TOKENS
         self._tokens = stage.prompt(self._blocks)
-        self._service.client.store(NAMESPACE, stage.records(self._service, self._tokens), durable=False)
+        self._service.client.store(self._service.namespace, stage.records(self._service, self._tokens), durable=False)
 
     def run(self) -> Figures:
         """See :meth:`Case.run`."""
@@ -31,10 +31,10 @@ class PlanMillion(Case):
         spent = 0.0
         for _ in range(repeats):
             before = cpu_seconds(self._service.pid)
-            plan = self._service.client.plan(NAMESPACE, tokens=self._tokens)
+            plan = self._service.client.plan(self._service.namespace, tokens=self._tokens)
             spent += cpu_seconds(self._service.pid) - before
             assert plan.hit_tokens == self._blocks * BLOCK_TOKENS
-            self._service.client.release(plan.lease.lease_id)
+            self._service.client.release(plan, plan.resume)
         return spent / repeats * 1000
 
 

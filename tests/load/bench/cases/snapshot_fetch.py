@@ -5,7 +5,7 @@ from kvshelf_client.words import Provenance, RecordClass
 from tests.load.bench.base import Case, Figures
 from tests.load.bench.measure import rate_gb_s
 from tests.load.bench.sizes import BLOCK_TOKENS, SNAPSHOT_BYTES
-from tests.load.bench.stage import NAMESPACE, Stage
+from tests.load.bench.stage import Stage
 
 _BLOCKS = 4
 
@@ -29,7 +29,7 @@ class SnapshotFetch(Case):
     def run(self) -> Figures:
         """See :meth:`Case.run`."""
         service = self._service
-        service.client.store(NAMESPACE, [self._snapshot])
-        with service.leased(self._tokens, hbm_tokens=_BLOCKS * BLOCK_TOKENS) as lease_id:
-            assert service.fetch(lease_id) == SNAPSHOT_BYTES
-            return {"snapshot_fetch_gb_s": rate_gb_s(lambda: service.fetch(lease_id), self.stage.sizes.seconds)}
+        service.client.store(service.namespace, [self._snapshot])
+        with service.leased(self._tokens, hbm_tokens=_BLOCKS * BLOCK_TOKENS) as plan:
+            assert service.fetch(plan) == SNAPSHOT_BYTES
+            return {"snapshot_fetch_gb_s": rate_gb_s(lambda: service.fetch(plan), self.stage.sizes.seconds)}

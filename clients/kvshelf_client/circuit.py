@@ -1,22 +1,22 @@
-"""A circuit breaker: the states, and what moves between them. Knows nothing of tiers."""
+"""A circuit breaker: the states, and what moves between them. The client has one, and each tier that can go away."""
 
 import threading
 from collections import deque
 from collections.abc import Callable
-from enum import StrEnum
+from enum import Enum
 
-from storage.clock import Clock
+from kvshelf_client.deadline import Monotonic
 
 
-class BreakerState(StrEnum):
-    """Whether calls reach the tier. The values are those of the metric."""
+class BreakerState(str, Enum):
+    """Whether calls are made. The values are those of the metric."""
 
     CLOSED = "closed"
     """They do."""
     OPEN = "open"
-    """They are answered ``TIER_DOWN`` at once."""
+    """They are not, and end at once."""
     HALF_OPEN = "half_open"
-    """One call is on its way to see how the tier is; the others are answered at once."""
+    """One call is on its way to see how it goes; the others end at once."""
 
 
 WINDOW_CALLS = 8
@@ -33,7 +33,7 @@ class Breaker:
     counted.
 
     Args:
-        clock: for the delays (monotonic).
+        monotonic: the clock of the delays.
         faults_to_open: from 1 to ``WINDOW_CALLS``.
         first_delay_seconds: how long it is open the first time.
         max_delay_seconds: the longest it stays open without a probe.
@@ -43,7 +43,7 @@ class Breaker:
 
     def __init__(
         self,
-        clock: Clock,
+        monotonic: Monotonic,
         *,
         faults_to_open: int,
         first_delay_seconds: float,
@@ -54,7 +54,7 @@ class Breaker:
             raise ValueError(
                 f"faults_to_open is from 1 to {WINDOW_CALLS}, and 0 < first_delay_seconds <= max_delay_seconds"
             )
-        self._clock = clock
+        self._monotonic = monotonic
         self._faults_to_open = faults_to_open
         self._first_delay_seconds = first_delay_seconds
         self._max_delay_seconds = max_delay_seconds
@@ -77,7 +77,7 @@ class Breaker:
         Every call that was begun must be ended, by :meth:`end`.
         """
         with self._lock:
-            if self._state is BreakerState.OPEN and self._clock.monotonic() >= self._probe_at:
+            if self._state is BreakerState.OPEN and self._monotonic() >= self._probe_at:
                 self._become(BreakerState.HALF_OPEN)
                 return self._turn
             return self._turn if self._state is BreakerState.CLOSED else None
@@ -101,7 +101,7 @@ class Breaker:
 
     def _open(self) -> None:
         self._become(BreakerState.OPEN)
-        self._probe_at = self._clock.monotonic() + self._next_delay_seconds * (1 - self._jitter() / 5)
+        self._probe_at = self._monotonic() + self._next_delay_seconds * (1 - self._jitter() / 5)
         self._next_delay_seconds = min(2 * self._next_delay_seconds, self._max_delay_seconds)
 
     def _become(self, state: BreakerState) -> None:

@@ -5,14 +5,16 @@ from collections.abc import Callable
 
 import pytest
 
-from storage.circuit import WINDOW_CALLS, Breaker, BreakerState
+from kvshelf_client.circuit import WINDOW_CALLS, Breaker, BreakerState
 from storage.clock import ManualClock
 
 CLOSED, OPEN, HALF_OPEN = BreakerState.CLOSED, BreakerState.OPEN, BreakerState.HALF_OPEN
 
 
 def make(clock: ManualClock, *, faults: int = 3, jitter: Callable[[], float] = lambda: 0.0) -> Breaker:
-    return Breaker(clock, faults_to_open=faults, first_delay_seconds=0.5, max_delay_seconds=5.0, jitter=jitter)
+    return Breaker(
+        clock.monotonic, faults_to_open=faults, first_delay_seconds=0.5, max_delay_seconds=5.0, jitter=jitter
+    )
 
 
 def call(breaker: Breaker, is_well: bool | None) -> bool:
@@ -135,7 +137,7 @@ def test_a_call_without_an_answer_fails_a_probe_and_nothing_else() -> None:
 def test_nonsense_is_refused(faults: int, first: float, longest: float) -> None:
     with pytest.raises(ValueError):
         Breaker(
-            ManualClock(),
+            ManualClock().monotonic,
             faults_to_open=faults,
             first_delay_seconds=first,
             max_delay_seconds=longest,

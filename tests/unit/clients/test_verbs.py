@@ -1,17 +1,25 @@
-"""What the client sends for each verb, and what it makes of the answers."""
+"""What the client sends over HTTP for each verb, and what it makes of the answers."""
 
 import json
 from collections.abc import Iterator
 
 import pytest
 
-from kvshelf_client.client import Client, fallback_of
-from kvshelf_client.errors import FrameError, ServiceError, UnreachableError
-from kvshelf_client.frames import MEDIA_TYPE, Frame, FrameAssembler, FrameHeader, FrameKind, checksum_of, pack_header
+from kvshelf_client import Client, Fault, NamespaceSpec, StoreRecord
+from kvshelf_client.frames import MEDIA_TYPE, FrameAssembler, FrameHeader, FrameKind, checksum_of
 from kvshelf_client.http.codec import HASHES_MEDIA_TYPE
-from kvshelf_client.requests import NamespaceSpec, StoreRecord
 from kvshelf_client.words import MissReason, Provenance, RecordClass
+from tests.support.client import Buffers, registered
 from tests.support.scripted_server import Reply, ScriptedServer, answer
+from tests.support.wire import (
+    NAMESPACE,
+    block_frame,
+    fallback_frame,
+    plan_for,
+    resume,
+    snapshot_answer,
+    snapshot_frame,
+)
 
 _RESUME: dict[str, object] = {
     "plan_id": "p1",
@@ -44,21 +52,6 @@ _PLAN: dict[str, object] = {
 }
 
 
-def _frame(payload: bytes, key: bytes = bytes(32), **changes: object) -> bytes:
-    header = FrameHeader(FrameKind.BLOCK, key, len(payload), checksum_of(payload), Provenance.EXACT, 0, 64, 7)
-    return pack_header(header._replace(**changes)) + payload  # type: ignore[arg-type]
-
-
-def _frames_answer(*frames: bytes, cut_bytes: int = 0) -> Reply:
-    whole = answer(b"".join(frames), content_type=MEDIA_TYPE)
-    return Reply(whole[: len(whole) - cut_bytes], close=bool(cut_bytes))
-
-
-def _fetch(reply: Reply) -> tuple[list[Frame], ScriptedServer]:
-    with ScriptedServer([reply]) as server, Client(server.url, max_payload_bytes=1000) as client:
-        return list(client.fetch("l/1", shard=2)), server
-
-
 def test_register() -> None:
     body = {
         "name": "a/b",
@@ -71,12 +64,14 @@ def test_register() -> None:
         "snapshot_bytes": 128,
         "window_tokens": 128,
         "state_layers": 20,
+        "decoder_window_tokens": 128,
+        "hash_scheme": "kvshelf-sha256",
         "replay": "bounded",
     }
     replies = [Reply(answer(json.dumps(body).encode(), status)) for status in ("201 Created", "200 OK")]
     spec = NamespaceSpec("t", "m", "w", "llama", block_tokens=64, bytes_per_token=1, salt="s", shards=2)
     with ScriptedServer(replies) as server, Client(server.url) as client:
-        first, second = client.register_namespace("a/b", spec), client.register_namespace("a/b", spec)
+        first, second = registered(client, "a/b", spec), registered(client, "a/b", spec)
     assert (first.created, second.created) == (True, False)
     assert first._replace(created=False) == second
     assert first.fingerprint == b"\xab" * 32
@@ -98,7 +93,8 @@ def test_register() -> None:
 def test_hash_tokens() -> None:
     body = {"fingerprint": "00" * 32, "block_tokens": 1, "keys": ["01" * 32, "02" * 32]}
     with ScriptedServer([Reply(answer(json.dumps(body).encode()))]) as server, Client(server.url) as client:
-        hashed = client.hash_tokens("n", memoryview(bytes(8)))
+        hashed = client.hash_tokens(NAMESPACE, memoryview(bytes(8)))
+    assert hashed is not None
     assert hashed.keys == [b"\x01" * 32, b"\x02" * 32]
     assert (server.seen[0].target, server.seen[0].body) == ("/v1/namespaces/n/hash", bytes(8))
 
@@ -108,10 +104,12 @@ def test_plan_by_hashes() -> None:
     hashes = [b"a" * 32, b"b" * 32]
     with ScriptedServer(replies) as server, Client(server.url) as client:
         plan = client.plan(
-            "n", hashes=hashes, prompt_tokens=1000, request_id="r 1", hbm_state=True, supports=["snapshot"]
+            NAMESPACE, hashes=hashes, prompt_tokens=1000, request_id="r 1", hbm_state=True, supports=["snapshot"]
         )
-        assert client.plan("n", hashes=b"".join(hashes), prompt_tokens=1000, request_id="2") == plan
-    assert (plan.request_id, plan.hit_tokens, plan.exact_hit_tokens) == ("r1", 896, 0)
+        again = client.plan(NAMESPACE, hashes=b"".join(hashes), prompt_tokens=1000, request_id="2")
+        assert (again.resume, again.lease) == (plan.resume, plan.lease)
+    assert (plan.request_id, plan.hit_tokens, plan.exact_hit_tokens, plan.fault) == ("r 1", 896, 0, None)
+    assert plan.keys == hashes
     assert plan.lease == ("l1", 60.0, 6)
     assert plan.resume.plan_id == "p1"
     assert plan.resume.load == (0, 768, None, 683_520, 0)
@@ -129,66 +127,11 @@ def test_plan_by_hashes() -> None:
 def test_plan_by_tokens_without_fallback_or_reasons() -> None:
     body = {**_PLAN, "fallback": None, "reasons": {"global": None, "snapshot": None}}
     with ScriptedServer([Reply(answer(json.dumps(body).encode()))]) as server, Client(server.url) as client:
-        plan = client.plan("n", tokens=bytes(4000), extra=b"\x01", request_id="1")
+        plan = client.plan(NAMESPACE, tokens=bytes(4000), extra=b"\x01", request_id="1")
     assert plan.fallback is None
-    assert plan[6:] == (None, None)
+    assert (plan.missing_global, plan.missing_snapshot) == (None, None)
     assert server.seen[0].target == "/v1/namespaces/n/plan?request_id=1&prompt_tokens=1000&extra=01"
     assert server.seen[0].headers["content-type"] == "application/octet-stream"
-
-
-@pytest.mark.parametrize("what", [{}, {"tokens": b"", "hashes": []}, {"hashes": []}])
-def test_plan_wants_tokens_or_hashes(what: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="tokens, or hashes and prompt_tokens"):
-        Client("http://127.0.0.1:1").plan("n", **what)  # type: ignore[arg-type]
-
-
-def test_fetch_reads_every_frame() -> None:
-    frames, server = _fetch(_frames_answer(_frame(b"x" * 1000), _frame(b"", b"k" * 32), _frame(b"yz")))
-    assert [bytes(frame.payload) for frame in frames] == [b"x" * 1000, b"", b"yz"]
-    assert frames[1].header.key == b"k" * 32
-    assert [frame.header.miss for frame in frames] == [None] * 3
-    assert server.seen[0].target == "/v1/leases/l%2F1/fetch?shard=2"
-
-
-def test_fetch_of_nothing() -> None:
-    assert _fetch(_frames_answer())[0] == []
-
-
-def test_fetch_marks_a_payload_with_a_wrong_checksum_and_goes_on() -> None:
-    bad = bytearray(_frame(b"payload"))
-    bad[-1] ^= 1
-    frames, _ = _fetch(_frames_answer(bytes(bad), _frame(b"good")))
-    assert [frame.header.miss for frame in frames] == [MissReason.CORRUPT, None]
-
-
-def test_fetch_leaves_a_miss_as_it_is() -> None:
-    frames, _ = _fetch(_frames_answer(_frame(bytes(9), checksum=1, miss=MissReason.EVICTED)))
-    assert frames[0].header.miss is MissReason.EVICTED
-
-
-def test_fetch_stops_at_what_is_no_frame() -> None:
-    with pytest.raises(FrameError):
-        _fetch(_frames_answer(_frame(b"good"), bytes(80)))
-
-
-def test_fetch_refuses_a_payload_over_the_bound() -> None:
-    with pytest.raises(FrameError, match="over 1000 bytes"):
-        _fetch(_frames_answer(_frame(bytes(1001))))
-
-
-@pytest.mark.parametrize("cut_bytes", [1, 4, 5, 84])
-def test_fetch_of_a_stream_that_breaks_off(cut_bytes: int) -> None:
-    """In a payload, at its start, in a header, and between two frames."""
-    with pytest.raises(UnreachableError, match="the stream ended"):
-        _fetch(_frames_answer(_frame(b"good"), _frame(b"late"), cut_bytes=cut_bytes))
-
-
-def test_the_fallback_in_a_frame() -> None:
-    payload = json.dumps(_RESUME).encode()
-    frames, _ = _fetch(_frames_answer(_frame(payload, kind=FrameKind.FALLBACK, provenance=None)))
-    assert fallback_of(frames[0]).run_start == 640
-    with pytest.raises(FrameError):
-        fallback_of(Frame(frames[0].header._replace(miss=MissReason.CORRUPT), frames[0].payload))
 
 
 _RECORDS = [
@@ -208,7 +151,7 @@ def test_store(generated: bool) -> None:
     body = {"outcomes": [outcome], "counts": {"refused": 1}, "plan_known": generated}
     with ScriptedServer([Reply(answer(json.dumps(body).encode()))]) as server, Client(server.url) as client:
         result = client.store(
-            "n", one_by_one() if generated else _RECORDS, plan_id="p1", durable=False, supersedes=b"\xcc" * 32
+            NAMESPACE, one_by_one() if generated else _RECORDS, ran=resume(), durable=False, supersedes=b"\xcc" * 32
         )
     assert result.counts == {"refused": 1}
     assert result.plan_known is generated
@@ -232,57 +175,72 @@ def test_store(generated: bool) -> None:
 def test_touch_delete_renew_and_release() -> None:
     replies = [Reply(answer(b'{"records": 1}')), Reply(answer(b'{"records": 2}')), Reply(answer(b"{}"))]
     replies.append(Reply(b"HTTP/1.1 204 No Content\r\n\r\n"))
-    with ScriptedServer(replies) as server, Client(server.url) as client:
-        assert client.touch("n", RecordClass.SNAPSHOT, [b"a" * 32]) == 1
-        assert client.delete("n", RecordClass.BLOCK, iter([b"a" * 32, b"b" * 32])) == 2
-        client.renew("l1")
-        client.release("l1", ran="fallback")
+    plan = plan_for(snapshot_answer())
+    with ScriptedServer(replies) as server, Client(server.url, strict=True) as client:
+        assert client.touch(NAMESPACE, RecordClass.SNAPSHOT, [b"a" * 32]) == 1
+        assert client.delete(NAMESPACE, RecordClass.BLOCK, iter([b"a" * 32, b"b" * 32])) == 2
+        assert client.renew(plan)
+        assert client.release(plan, plan.resume)
     assert [(seen.method, seen.target) for seen in server.seen] == [
         ("POST", "/v1/namespaces/n/touch"),
         ("POST", "/v1/namespaces/n/delete"),
         ("POST", "/v1/leases/l1/touch"),
-        ("DELETE", "/v1/leases/l1?ran=fallback"),
+        ("DELETE", "/v1/leases/l1?ran=plan"),
     ]
     assert json.loads(server.seen[0].body) == {"class": "snapshot", "keys": ["61" * 32]}
     assert {seen.connection for seen in server.seen} == {0}
 
 
-@pytest.mark.parametrize(("fallback", "query"), [(True, "?shard=2&fallback=true"), (False, "?shard=2")])
-def test_fetch_asks_for_the_fallback(fallback: bool, query: str) -> None:
-    with ScriptedServer([_frames_answer()]) as server, Client(server.url) as client:
-        assert list(client.fetch("l1", shard=2, fallback=fallback)) == []
-    assert server.seen[0].target == "/v1/leases/l1/fetch" + query
+def _frames(*frames: bytes, cut_bytes: int = 0) -> Reply:
+    whole = answer(b"".join(frames), content_type=MEDIA_TYPE)
+    return Reply(whole[: len(whole) - cut_bytes], close=bool(cut_bytes))
 
 
-_GONE = Reply(answer(b'{"detail": "no lease l1"}', "404 Not Found"))
+def test_fetch_of_one_shard_and_of_the_fallback() -> None:
+    namespace = NAMESPACE._replace(shards=3)
+    plan = plan_for(snapshot_answer(), namespace)
+    blocks = [block_frame(number, shard=2) for number in range(4)]
+    bad = snapshot_frame(shard=2, checksum=1)
+    replies = [_frames(bad, *blocks), _frames(fallback_frame(), *blocks)]
+    with ScriptedServer(replies) as server, Client(server.url) as client:
+        loaded = client.fetch_into(plan, Buffers(namespace), shard=2)
+    assert loaded.resume is plan.fallback
+    assert [seen.target for seen in server.seen] == [
+        "/v1/leases/l1/fetch?shard=2",
+        "/v1/leases/l1/fetch?shard=2&fallback=true",
+    ]
+    assert server.seen[0].headers["accept"] == MEDIA_TYPE
+    assert [seen.connection for seen in server.seen] == [0, 1], "what is left unread is read by nobody"
 
 
-def test_a_release_that_is_done_before_its_retry_is_done() -> None:
-    """The connection, kept from the call before, breaks when the release has arrived and nothing was answered yet."""
-    with ScriptedServer([Reply(answer(b"{}")), Reply(b"", close=True), _GONE]) as server, Client(server.url) as client:
-        client.stats()
-        client.release("l1")
-    assert [(seen.connection, seen.method) for seen in server.seen] == [(0, "GET"), (0, "DELETE"), (1, "DELETE")]
+@pytest.mark.parametrize("cut_bytes", [1, 640, 641, 719, 720, 1440])
+def test_fetch_of_a_stream_that_breaks_off(cut_bytes: int) -> None:
+    """In a payload, at its start, in a header, and between two frames."""
+    plan = plan_for(snapshot_answer())
+    reply = _frames(snapshot_frame(), *map(block_frame, range(4)), cut_bytes=cut_bytes)
+    with ScriptedServer([reply] * 3) as server, Client(server.url) as client:
+        loaded = client.fetch_into(plan, Buffers(NAMESPACE))
+    assert loaded.fault is Fault.UNREACHABLE
+    assert loaded.verified_tokens == (3 if cut_bytes <= 720 else 2) * 64
+    assert loaded.resume.matched_tokens == loaded.verified_tokens
 
 
-def test_a_release_of_an_unknown_lease_is_an_error() -> None:
-    with ScriptedServer([Reply(answer(b"{}")), _GONE]) as server, Client(server.url) as client:
-        client.stats()
-        with pytest.raises(ServiceError, match="no lease l1") as caught:
-            client.release("l1")
-    assert not caught.value.retried
+@pytest.mark.parametrize("rubbish", [bytes(80), bytes(79), block_frame(0)[:80].replace(b"KVSF", b"KVSG")])
+def test_fetch_stops_at_what_is_no_frame(rubbish: bytes) -> None:
+    reply = _frames(snapshot_frame(), block_frame(0), rubbish)
+    plan = plan_for(snapshot_answer())
+    with ScriptedServer([reply]) as server, Client(server.url) as client:
+        loaded = client.fetch_into(plan, Buffers(NAMESPACE))
+    assert (loaded.fault, loaded.verified_tokens) == (Fault.MALFORMED, 64)
 
 
-def test_another_error_of_a_retried_release_is_raised() -> None:
-    stopping = Reply(answer(b"{}", "503 Service Unavailable"))
-    with (
-        ScriptedServer([Reply(answer(b"{}")), Reply(b"", close=True), stopping]) as server,
-        Client(server.url) as client,
-    ):
-        client.stats()
-        with pytest.raises(ServiceError, match="503") as caught:
-            client.release("l1")
-    assert caught.value.retried
+def test_another_wire_version_is_a_miss_with_that_reason() -> None:
+    header = bytearray(block_frame(0)[:72])
+    header[4] = 2
+    frames = _frames(bytes(header) + checksum_of(header).to_bytes(8, "little"))
+    with ScriptedServer([frames]) as server, Client(server.url) as client:
+        loaded = client.fetch_into(plan_for(snapshot_answer()), Buffers(NAMESPACE))
+    assert loaded.fault is Fault.VERSION
 
 
 def test_health() -> None:

@@ -1,0 +1,136 @@
+"""What stands between a verb and a transport: the breaker, retries within the time budget, and the counters."""
+
+import logging
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, TypeVar
+
+from kvshelf_client.circuit import Breaker, BreakerState
+from kvshelf_client.counters import Counters
+from kvshelf_client.deadline import Deadline, Monotonic
+from kvshelf_client.errors import BreakerOpenError, KvshelfError, ServiceError, UnreachableError
+from kvshelf_client.landing import Landing
+from kvshelf_client.requests import Release, Request
+
+T = TypeVar("T")
+
+_LOG = logging.getLogger("kvshelf_client")
+_RETRIES = 2
+_RETRY_SECONDS = 0.05
+_PROBE_SECONDS = 1.0
+"""The longest a call takes that finds out whether the service is back: it may wait on a connection that is dead."""
+_FAULTS_TO_OPEN, _FIRST_DELAY_SECONDS, _MAX_DELAY_SECONDS = 3, 0.1, 0.5
+_NOT_FOUND = 404
+
+
+class Try(NamedTuple):
+    """To be done: one request over the transport."""
+
+    request: Request[Any]
+    deadline: Deadline
+
+
+class Pause(NamedTuple):
+    """To be done: wait."""
+
+    seconds: float
+
+
+Steps = Generator[Try | Pause, Any, T]
+
+
+class Guard:
+    """Makes the calls of one client. Thread-safe.
+
+    Three calls that came to nothing, among the last few, open the breaker; then calls end at once, but one every tenth
+    to half of a second, which finds out whether the service is back.
+
+    Args:
+        counters: counts each call under its verb, ``ok`` or the fault.
+        monotonic: the clock of the breaker.
+        jitter: numbers in [0, 1) that keep many clients from probing as one.
+    """
+
+    def __init__(self, counters: Counters, monotonic: Monotonic, jitter: Callable[[], float]) -> None:
+        self._counters = counters
+        self._breaker = Breaker(
+            monotonic,
+            faults_to_open=_FAULTS_TO_OPEN,
+            first_delay_seconds=_FIRST_DELAY_SECONDS,
+            max_delay_seconds=_MAX_DELAY_SECONDS,
+            jitter=jitter,
+        )
+
+    @property
+    def state(self) -> BreakerState:
+        """Whether calls are made."""
+        return self._breaker.state
+
+    def call(self, request: Request[T], deadline: Deadline, landing: Landing | None = None) -> Steps[T]:
+        """Make a call; raises KvshelfError when it comes to nothing. ``landing`` is where a fetch goes."""
+        before = self._breaker.state
+        turn = self._breaker.begin()
+        if turn is None:
+            self._counters.add(request.verb, BreakerOpenError.fault.value)
+            raise BreakerOpenError("the service did not answer the calls before this one")
+        is_probe = before is not BreakerState.CLOSED
+        is_well: bool | None = None
+        within = deadline.within(_PROBE_SECONDS) if is_probe else deadline
+        try:
+            answer = yield from self._attempt(request, within, landing)
+            is_well = True
+        except KvshelfError as error:
+            is_well = not error.is_outage
+            self._counters.add(request.verb, error.fault.value)
+            raise
+        finally:
+            self._breaker.end(turn, is_well=is_well)
+            if self._breaker.state is not before:
+                self._note(before)
+        self._counters.add(request.verb, "ok")
+        return answer
+
+    def _attempt(self, request: Request[T], deadline: Deadline, landing: Landing | None) -> Steps[T]:
+        """Try, and try again what may be tried again, as long as there is time."""
+        for attempt in range(_RETRIES + 1):
+            if attempt and landing is not None:
+                landing.restart()
+            try:
+                answer: T = yield Try(request, deadline)
+                if landing is not None:
+                    landing.finish()
+            except (UnreachableError, ServiceError) as error:
+                if attempt and isinstance(request, Release) and _is_gone(error):
+                    return None  # type: ignore[return-value]  # The first try has done it, and its answer was lost.
+                pause = _pause_after(error, attempt)
+                may_repeat = request.may_repeat and attempt < _RETRIES
+                if not may_repeat or pause is None or pause >= deadline.remaining_seconds:
+                    raise
+                self._counters.add(request.verb, "retried")
+                if pause:
+                    yield Pause(pause)
+            else:
+                return answer
+        raise AssertionError("the last attempt returns or raises")
+
+    def _note(self, before: BreakerState) -> None:
+        state = self._breaker.state
+        if state is BreakerState.OPEN and before is BreakerState.CLOSED:
+            self._counters.add("breaker", "opened")
+            _LOG.warning("kvshelf does not answer; requests run without it until it does")
+        elif state is BreakerState.CLOSED:
+            self._counters.add("breaker", "closed")
+            _LOG.info("kvshelf answers again")
+
+
+def _is_gone(error: KvshelfError) -> bool:
+    return isinstance(error, ServiceError) and error.status == _NOT_FOUND
+
+
+def _pause_after(error: KvshelfError, attempt: int) -> float | None:
+    """How long to wait before the next try, or None when there is to be none.
+
+    The first one is at once: a kept connection may have been closed by a service that is up.
+    """
+    if isinstance(error, ServiceError):
+        return error.retry_after_seconds
+    return _RETRY_SECONDS * attempt
