@@ -48,4 +48,4 @@ class NamespaceLimitError(Exception):
 
     def __init__(self, max_namespaces: int) -> None:
         self.max_namespaces = max_namespaces
-        super().__init__(f"{max_namespaces} namespaces are registered, the most that max_namespaces allows")
+        super().__init__(f"{max_namespaces} namespaces are registered, the most that limits.max_namespaces allows")

@@ -3,7 +3,7 @@
 import hashlib
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from service.access import OPERATOR, Principal, ScopeError
 from service.namespaces.errors import (
@@ -24,15 +24,17 @@ class NamespaceRegistry:
 
     Args:
         catalog: where the specs are kept. What it holds is loaded at once.
-        max_namespaces: one more is refused; those already kept are always loaded.
-        max_block_bytes: the largest block of one shard that the SSD tier can keep.
+        max_namespaces: one more of a tenant is refused; those already kept are always loaded.
+        max_block_bytes: the largest block of one shard that the SSD shelf of a tenant can keep.
         max_snapshot_bytes: the largest snapshot of one shard.
 
     Raises:
         CatalogError: a kept namespace is corrupt or does not fit the settings; the text names its file.
     """
 
-    def __init__(self, catalog: Catalog, *, max_namespaces: int, max_block_bytes: int, max_snapshot_bytes: int) -> None:
+    def __init__(
+        self, catalog: Catalog, *, max_namespaces: int, max_block_bytes: Callable[[str], int], max_snapshot_bytes: int
+    ) -> None:
         self._catalog = catalog
         self._max_namespaces = max_namespaces
         self._max_block_bytes = max_block_bytes
@@ -122,10 +124,11 @@ class NamespaceRegistry:
                 raise NamespaceError("salt", "this namespace's record ids would run into those of another; change it")
 
     def _check_record_bytes(self, namespace: Namespace) -> None:
-        if namespace.shard_block_bytes > self._max_block_bytes:
+        most = self._max_block_bytes(namespace.spec.tenant)
+        if namespace.shard_block_bytes > most:
             text = (
                 f"a block of {namespace.shard_block_bytes} bytes a shard is larger than a segment takes,"
-                f" {self._max_block_bytes}; use smaller blocks, more shards or a larger store.budget_bytes"
+                f" {most}; use smaller blocks, more shards or a larger budget of the store"
             )
             raise NamespaceError("block_tokens", text)
         if namespace.shard_snapshot_bytes > self._max_snapshot_bytes:

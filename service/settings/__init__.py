@@ -1,6 +1,6 @@
 """Every setting of the service. One group a module; :mod:`service.settings.load` merges the sources."""
 
-from service.settings.access import AccessSettings
+from service.settings.access import AccessSettings, TenantSettings
 from service.settings.base import GIB, KIB, MAX_BYTES, MAX_SECONDS, MIB
 from service.settings.encryption import EncryptionSettings
 from service.settings.grpc import GrpcSettings
@@ -8,6 +8,7 @@ from service.settings.lease import LeaseSettings
 from service.settings.limits import LimitSettings
 from service.settings.load import Settings, SettingsError, load_settings, setting_names
 from service.settings.local import LocalSettings
+from service.settings.load import SHARED_SHELF, Settings, SettingsError, load_settings, setting_names
 from service.settings.pool import PoolSettings
 from service.settings.server import ServerSettings
 from service.settings.store import StoreSettings
@@ -26,8 +27,10 @@ __all__ = [
     "LeaseSettings",
     "LimitSettings",
     "LocalSettings",
+    "SHARED_SHELF",
     "AccessSettings",
     "EncryptionSettings",
+    "TenantSettings",
     "Settings",
     "TlsSettings",
     "SettingsError",

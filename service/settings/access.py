@@ -2,9 +2,25 @@
 
 from pathlib import Path
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from service.settings.base import Group
+from service.access import OPERATOR
+from service.access.tokens import check_tenant
+from service.settings.base import MAX_BYTES, MIB, Group
+
+MIN_STORE_BYTES, MIN_POOL_BYTES = 16 * MIB, 1 * MIB
+"""The least budget of a shelf."""
+
+
+class TenantSettings(Group):
+    """What is one tenant's own. What is not given it shares with all others that have nothing of their own."""
+
+    store_budget_bytes: int | None = Field(
+        None, ge=MIN_STORE_BYTES, le=MAX_BYTES, description="Bytes of its own SSD shelf, out of store.budget_bytes."
+    )
+    pool_budget_bytes: int | None = Field(
+        None, ge=MIN_POOL_BYTES, le=MAX_BYTES, description="Bytes of its own DRAM shelf, out of pool.budget_bytes."
+    )
 
 
 class AccessSettings(Group):
@@ -18,3 +34,14 @@ class AccessSettings(Group):
         max_length=64,
         description="Host names, beyond the loopback ones, that the service is asked for without tokens.",
     )
+    tenants: dict[str, TenantSettings] = Field(
+        {}, max_length=1000, description="Tenants with budgets of their own: nobody else's records take their space."
+    )
+
+    @field_validator("tenants")
+    @classmethod
+    def _are_tenants(cls, tenants: dict[str, TenantSettings]) -> dict[str, TenantSettings]:
+        for tenant in tenants:
+            if check_tenant(tenant) == OPERATOR:
+                raise ValueError(f"the operator, {OPERATOR!r}, has no records")
+        return tenants

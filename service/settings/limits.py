@@ -15,4 +15,4 @@ class LimitSettings(Group):
     max_store_records: int = Field(65_536, ge=1, description="Most frames in one store.")
     max_list_items: int = Field(65_536, ge=1, description="Most keys in one touch or delete, tokens in one self-test.")
     max_json_bytes: int = Field(8 * MIB, ge=1 * KIB, description="Largest JSON body.")
-    max_namespaces: int = Field(10_000, ge=1, description="Most namespaces.")
+    max_namespaces: int = Field(10_000, ge=1, description="Most namespaces of one tenant; of all, without tokens.")

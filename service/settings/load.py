@@ -21,7 +21,7 @@ from pydantic_settings import (
 from pydantic_settings import SettingsError as PydanticSettingsError
 
 from service.access.hosts import is_loopback
-from service.settings.access import AccessSettings
+from service.settings.access import MIN_POOL_BYTES, MIN_STORE_BYTES, AccessSettings
 from service.settings.encryption import EncryptionSettings
 from service.settings.grpc import GrpcSettings
 from service.settings.lease import LeaseSettings
@@ -31,6 +31,9 @@ from service.settings.pool import PoolSettings
 from service.settings.server import ServerSettings
 from service.settings.store import StoreSettings
 from service.settings.tls import TlsSettings
+
+SHARED_SHELF = ""
+"""The shelf of all tenants that have none of their own."""
 
 
 class SettingsError(ValueError):
@@ -64,6 +67,35 @@ class Settings(BaseSettings):
                 " configured: set access.token_file (see `kvshelf token new`), or listen on 127.0.0.1, ::1 or localhost"
             )
         return self
+
+    @model_validator(mode="after")
+    def _budgets_leave_a_shelf_for_all(self) -> "Settings":
+        for what, budgets, least in (
+            ("store", self.store_budgets(), MIN_STORE_BYTES),
+            ("pool", self.pool_budgets(), MIN_POOL_BYTES),
+        ):
+            if budgets[SHARED_SHELF] < least:
+                own = sum(budgets.values()) - budgets[SHARED_SHELF]
+                raise ValueError(
+                    f"the tenants' own {what}_budget_bytes come to {own}, which leaves {budgets[SHARED_SHELF]} of"
+                    f" {what}.budget_bytes for all others: raise it, or lower theirs, so that {least} are left"
+                )
+        return self
+
+    def store_budgets(self) -> dict[str, int]:
+        """Bytes of each SSD shelf: by tenant for those that have their own, and under ``SHARED_SHELF`` what is left."""
+        own = {name: tenant.store_budget_bytes for name, tenant in self.access.tenants.items()}
+        return _by_shelf(self.store.budget_bytes, own)
+
+    def pool_budgets(self) -> dict[str, int]:
+        """As :meth:`store_budgets`, of the DRAM pool."""
+        own = {name: tenant.pool_budget_bytes for name, tenant in self.access.tenants.items()}
+        return _by_shelf(self.pool.budget_bytes, own)
+
+
+def _by_shelf(total_bytes: int, own: Mapping[str, int | None]) -> dict[str, int]:
+    given = {tenant: budget for tenant, budget in own.items() if budget is not None}
+    return {SHARED_SHELF: total_bytes - sum(given.values()), **given}
 
 
 _CONFIG_VARIABLE = "KVSHELF_CONFIG"

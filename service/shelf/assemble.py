@@ -14,20 +14,21 @@ from service.metrics import Metrics
 from service.metrics.events import EventLog
 from service.namespaces import NamespaceRegistry
 from service.sealing import KeyBook, KeySource
-from service.settings import Settings
+from service.settings import SHARED_SHELF, Settings
+from service.shelf.data_dir import open_data_dir
 from service.shelf.finishing import finish_all
 from service.shelf.parts import Parts
+from service.shelf.shelves import Shelves
 from service.version import __version__
 from storage.base import Tier, TierObserver
 from storage.breaker import BreakerTier
 from storage.catalog import Catalog
 from storage.clock import Clock
-from storage.dram import RedisTier
-from storage.lock import DirectoryLock
-from storage.memory import MemoryTier
 from storage.sealed import SEAL_BYTES
-from storage.ssd import SsdTier, WhenFull
 from storage.ssd.sizing import max_payload_bytes, segment_bytes
+
+MAX_DOCUMENTS = 1 << 20
+"""Of the catalog of namespaces; what bounds them is `limits.max_namespaces`, a tenant's."""
 
 
 def new_id() -> str:
@@ -58,22 +59,27 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
     directory = settings.store.data_dir
     metrics = Metrics(__version__, EventLog(clock).write)
     access = _open_access(settings, clock, metrics)
+    budgets = settings.store_budgets()
+
+    def max_block_bytes(tenant: str) -> int:
+        return max_payload_bytes(segment_bytes(budgets.get(tenant, budgets[SHARED_SHELF]))) - SEAL_BYTES
+
     with _explained(directory):
-        closing.enter_context(DirectoryLock(directory))
+        closing.enter_context(open_data_dir(directory))
         # Before the tier: a budget too small for a namespace must be refused before it makes the tier shrink.
         namespaces = NamespaceRegistry(
-            Catalog(directory / "namespaces", max_documents=settings.limits.max_namespaces),
+            Catalog(directory / "namespaces", max_documents=MAX_DOCUMENTS),
             max_namespaces=settings.limits.max_namespaces,
-            max_block_bytes=max_payload_bytes(segment_bytes(settings.store.budget_bytes)) - SEAL_BYTES,
+            max_block_bytes=max_block_bytes,
             max_snapshot_bytes=settings.limits.max_snapshot_bytes,
         )
         if not access.is_guarded:
             namespaces.check_names()
         keys = _open_keys(settings, clock, namespaces)
-        blocks = _open_blocks(settings, clock, metrics)
-    closing.callback(blocks.close)
-    snapshots = _open_pool(settings, clock, metrics, keys)
-    closing.callback(snapshots.close)
+        shelves = Shelves(
+            settings, clock, metrics, namespaces.tenant_of, lambda tier: _sealed(tier, keys, metrics), closing
+        )
+        blocks = shelves.open_blocks()
     parts = assemble(
         settings,
         clock,
@@ -81,9 +87,9 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
         metrics=metrics,
         access=access,
         namespaces=namespaces,
-        blocks=_sealed(blocks, keys, metrics),
-        snapshots=snapshots,
-        retention_reached_seconds=lambda: blocks.retention_seconds,
+        blocks=blocks,
+        snapshots=shelves.open_pool(),
+        retention_reached_seconds=lambda: shelves.retention_seconds,
         close=closing.close,
         keys=keys,
     )
@@ -105,17 +111,6 @@ def _explained(directory: Path) -> Iterator[None]:
     except OSError as error:
         reason = "it is a file" if isinstance(error, FileExistsError) else error.strerror
         raise OSError(error.errno, f"cannot use the data directory {directory}: {reason}") from None
-
-
-def _open_blocks(settings: Settings, clock: Clock, metrics: Metrics) -> SsdTier:
-    return SsdTier(
-        settings.store.data_dir,
-        clock=clock,
-        observer=metrics,
-        ttl_seconds=settings.store.ttl_seconds,
-        budget_bytes=settings.store.budget_bytes,
-        when_full=WhenFull(settings.store.when_full),
-    )
 
 
 def assemble(
@@ -185,27 +180,3 @@ def _sealed(tier: Tier, keys: KeyBook | None, observer: TierObserver) -> Tier:
     from storage.sealed.tier import SealedTier  # takes a library that is there only where encryption is used
 
     return SealedTier(tier, keys.keys_of, os.urandom, observer)
-
-
-def _open_pool(settings: Settings, clock: Clock, metrics: Metrics, keys: KeyBook | None) -> BreakerTier:
-    """The DRAM pool: a Redis when one is named, else memory of this process; a breaker before either."""
-    pool = settings.pool
-    if pool.redis_url is None:
-        memory = MemoryTier(
-            clock=clock, observer=metrics, ttl_seconds=pool.ttl_seconds, budget_bytes=pool.budget_bytes, name="dram"
-        )
-        return BreakerTier(_sealed(memory, keys, metrics), clock, jitter=_jitter)
-    redis = RedisTier(
-        url=pool.redis_url.get_secret_value(),
-        clock=clock,
-        observer=metrics,
-        ttl_seconds=pool.ttl_seconds,
-        prefix=pool.key_prefix,
-        timeout_seconds=pool.timeout_seconds,
-    )
-    return BreakerTier(_sealed(redis, keys, metrics), clock, jitter=_jitter)
-
-
-def _jitter() -> float:
-    """A number in [0, 1), so that many services do not probe a recovering Redis at one moment."""
-    return secrets.randbelow(1 << 20) / (1 << 20)

@@ -24,7 +24,7 @@ MAGIC = b"KVSHREC\x01"
 
 _HEADER = struct.Struct("<8sHBxIQQdQ34s38x")
 _HEADER_SUM = struct.Struct("<Q")
-_FORMAT_FILE = "FORMAT"
+FORMAT_FILE = "FORMAT"
 
 
 class UnusableDirectoryError(Exception):
@@ -81,14 +81,14 @@ def open_format(directory: Path) -> None:
     Raises:
         UnusableDirectoryError: the directory has another format, or is no data directory but holds other files.
     """
-    path = directory / _FORMAT_FILE
+    path = directory / FORMAT_FILE
     if path.exists():
         _check_format(path)
         return
     foreign = sorted(name.name for name in directory.iterdir() if name.name in {"index", "segments"})
     if foreign:
-        raise UnusableDirectoryError(f"{directory} holds {foreign} but no {_FORMAT_FILE}: empty it or name another")
-    temporary = directory / f"{_FORMAT_FILE}.new"
+        raise UnusableDirectoryError(f"{directory} holds {foreign} but no {FORMAT_FILE}: empty it or name another")
+    temporary = directory / f"{FORMAT_FILE}.new"
     with temporary.open("w", encoding="ascii") as file:
         json.dump({"format": ON_DISK_FORMAT, "page_bytes": PAGE_BYTES, "byte_order": sys.byteorder}, file)
         file.write("\n")

@@ -65,7 +65,7 @@ def make_parts(
         namespaces=NamespaceRegistry(
             Catalog(directory / "namespaces", max_documents=1000),
             max_namespaces=settings.limits.max_namespaces,
-            max_block_bytes=64 << 20,
+            max_block_bytes=lambda _: 64 << 20,
             max_snapshot_bytes=settings.limits.max_snapshot_bytes,
         ),
         blocks=blocks,

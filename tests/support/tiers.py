@@ -18,6 +18,7 @@ from storage.clock import ManualClock
 from storage.dram import RedisTier
 from storage.dram.header import HEADER_BYTES
 from storage.memory import MemoryTier
+from storage.routed import RoutedTier
 from storage.sealed import SEAL_BYTES, TenantKeys
 from storage.sealed.tier import SealedTier
 from storage.ssd import SsdTier
@@ -210,7 +211,7 @@ class SsdFactory(TierFactory):
 
     def damage(self, tier: Tier, record: Record) -> None:
         """Find the record in its segment by its key and flip a bit in the middle of its payload."""
-        for path in (self._settings[tier][0] / "segments").iterdir():
+        for path in self._settings[tier][0].rglob("*.seg"):
             with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
                 start = data.find(record.id.key)
                 if start >= 0:
@@ -252,6 +253,45 @@ class SealedRedisFactory(SealedMixin, RedisFactory):
         return BreakerTier(self._seal(super()._make(ttl_seconds, budget_bytes)), self.clock, jitter=lambda: 0.0)
 
 
+def halves(prefix: bytes) -> str:
+    """Which of two shelves a record is on, for tests that route."""
+    return "even" if prefix[0] % 2 == 0 else "odd"
+
+
+class RoutedMemoryFactory(MemoryFactory):
+    """Two in-process pools, half of the records and of the budget each."""
+
+    name = "routed-memory"
+
+    def _make(self, ttl_seconds: float, budget_bytes: int) -> Tier:
+        shelves = {half: MemoryFactory._make(self, ttl_seconds, budget_bytes // 2) for half in ("even", "odd")}
+        return RoutedTier(shelves, halves, prefix_bytes=8)
+
+
+class RoutedSsdFactory(SsdFactory):
+    """Two SSD tiers in one directory, half of the records and of the budget each."""
+
+    name = "routed-ssd"
+
+    def _open(self, directory: Path, ttl_seconds: float, budget_bytes: int) -> Tier:
+        largest = LARGEST_RECORD_BYTES if budget_bytes == AMPLE_BUDGET_BYTES else 0
+        shelves = {
+            half: SsdTier(
+                directory / half,
+                clock=self.clock,
+                ttl_seconds=ttl_seconds,
+                budget_bytes=budget_bytes // 2,
+                observer=self.observer,
+                max_record_bytes=largest,
+            )
+            for half in ("even", "odd")
+        }
+        tier = RoutedTier(shelves, halves, prefix_bytes=8)
+        self._settings[tier] = (directory, ttl_seconds, budget_bytes)
+        self._made.append(tier)
+        return tier
+
+
 FACTORIES: tuple[type[TierFactory], ...] = (
     MemoryFactory,
     SsdFactory,
@@ -260,4 +300,6 @@ FACTORIES: tuple[type[TierFactory], ...] = (
     BreakerRedisFactory,
     SealedSsdFactory,
     SealedRedisFactory,
+    RoutedMemoryFactory,
+    RoutedSsdFactory,
 )

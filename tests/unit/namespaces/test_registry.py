@@ -29,7 +29,7 @@ def open_registry(
     return NamespaceRegistry(
         Catalog(directory, max_documents=100),
         max_namespaces=max_namespaces,
-        max_block_bytes=max_block_bytes,
+        max_block_bytes=lambda _: max_block_bytes,
         max_snapshot_bytes=max_snapshot_bytes,
     )
 

@@ -1,0 +1,110 @@
+"""Several shelves behind one tier, so that what fills one of them takes nothing from the others.
+
+Which shelf a record is on follows from the first bytes of its key: a shelf has its own medium, budget and eviction.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from storage.base import Entry, Hold, Miss, Record, RecordId, Tier, Usage, WriteResult
+from storage.routed.groups import Group, grouped, merged
+from storage.routed.hold import RoutedHold
+
+
+class RoutedTier(Tier):
+    """Shelves of one kind, each record on one of them.
+
+    A call about records of one shelf is that shelf's own call. One about several is cut, so a write is one commit a
+    shelf.
+
+    Args:
+        shelves: the tiers, all of one name and durability; closed with this one.
+        shelf_of: the shelf of all records whose keys start with these ``prefix_bytes``. It must not change while
+            records are there.
+        prefix_bytes: how much of a key says where it is.
+
+    Raises:
+        ValueError: there are no shelves, or they are of several kinds.
+    """
+
+    def __init__(self, shelves: Mapping[str, Tier], shelf_of: Callable[[bytes], str], *, prefix_bytes: int) -> None:
+        kinds = {(shelf.name, shelf.is_durable) for shelf in shelves.values()}
+        if len(kinds) != 1:
+            raise ValueError(f"the shelves of a tier are of one kind, not of {sorted(kinds)}")
+        ((self.name, self._is_durable),) = kinds
+        self.shelves = dict(shelves)
+        self._shelf_of = shelf_of
+        self._prefix_bytes = prefix_bytes
+
+    @property
+    def is_durable(self) -> bool:
+        """As the shelves."""
+        return self._is_durable
+
+    def lookup(self, ids: Sequence[RecordId]) -> list[Entry | Miss]:
+        """See :meth:`Tier.lookup`."""
+        return merged([(group, self.shelves[group.shelf].lookup(group.items)) for group in self._cut(ids)], len(ids))
+
+    def hold(self, ids: Sequence[RecordId]) -> Hold:
+        """See :meth:`Tier.hold`."""
+        groups = self._cut(ids)
+        if len(groups) == 1:
+            return self.shelves[groups[0].shelf].hold(ids)
+        parts: list[tuple[Hold, Sequence[int]]] = []
+        try:
+            for group in groups:
+                parts.append((self.shelves[group.shelf].hold(group.items), group.positions))
+        except BaseException:  # Whatever went wrong, nothing may stay held.
+            for hold, _ in parts:
+                hold.release()
+            raise
+        return RoutedHold(parts, len(ids))
+
+    def write(self, records: Sequence[Record], *, durable: bool) -> list[WriteResult]:
+        """See :meth:`Tier.write`."""
+        groups = grouped(records, lambda record: record.id.key[: self._prefix_bytes], self._shelf_of)
+        written = [(group, self.shelves[group.shelf].write(group.items, durable=durable)) for group in groups]
+        return merged(written, len(records))
+
+    def touch(self, ids: Sequence[RecordId]) -> int:
+        """See :meth:`Tier.touch`."""
+        return sum(self.shelves[group.shelf].touch(group.items) for group in self._cut(ids))
+
+    def delete(self, ids: Sequence[RecordId], *, cause: str = "deleted") -> int:
+        """See :meth:`Tier.delete`."""
+        return sum(self.shelves[group.shelf].delete(group.items, cause=cause) for group in self._cut(ids))
+
+    def maintain(self) -> None:
+        """See :meth:`Tier.maintain`."""
+        for shelf in self.shelves.values():
+            shelf.maintain()
+
+    def usage(self) -> Usage:
+        """See :meth:`Tier.usage`. All shelves together."""
+        usages = [shelf.usage() for shelf in self.shelves.values()]
+        owners = sum((Counter(usage.owners) for usage in usages), Counter[str]())
+        records, live_bytes, used_bytes, budget_bytes, pinned_bytes = (
+            sum(column) for column in zip(*(usage[:5] for usage in usages), strict=True)
+        )
+        return Usage(records, live_bytes, used_bytes, budget_bytes, pinned_bytes, dict(owners))
+
+    def is_up(self) -> bool:
+        """See :meth:`Tier.is_up`. Whether all shelves are."""
+        return all(shelf.is_up() for shelf in self.shelves.values())
+
+    def trouble(self) -> str | None:
+        """See :meth:`Tier.trouble`. That of the first shelf that has any."""
+        return next((words for shelf in self.shelves.values() if (words := shelf.trouble()) is not None), None)
+
+    def check_integrity(self) -> None:
+        """See :meth:`Tier.check_integrity`."""
+        for shelf in self.shelves.values():
+            shelf.check_integrity()
+
+    def close(self) -> None:
+        """See :meth:`Tier.close`."""
+        for shelf in self.shelves.values():
+            shelf.close()
+
+    def _cut(self, ids: Sequence[RecordId]) -> list[Group[RecordId]]:
+        return grouped(ids, lambda record_id: record_id.key[: self._prefix_bytes], self._shelf_of)
