@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import os
 import signal
 import socket
 import ssl
@@ -122,6 +123,7 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
     Raises:
         OSError: the address cannot be bound, the data directory not be opened, or the certificate not be used.
     """
+    os.umask(0o077)  # Whatever is made from here on is for nobody else to read.
     with ExitStack() as stack:
         stop_asked = stack.enter_context(_signals_noted())
         tls = ServerTls(settings.tls) if settings.tls.is_on else None

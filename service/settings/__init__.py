@@ -6,9 +6,8 @@ from service.settings.encryption import EncryptionSettings
 from service.settings.grpc import GrpcSettings
 from service.settings.lease import LeaseSettings
 from service.settings.limits import LimitSettings
-from service.settings.load import Settings, SettingsError, load_settings, setting_names
-from service.settings.local import LocalSettings
 from service.settings.load import SHARED_SHELF, Settings, SettingsError, load_settings, setting_names
+from service.settings.local import LocalSettings
 from service.settings.pool import PoolSettings
 from service.settings.server import ServerSettings
 from service.settings.store import StoreSettings

@@ -21,8 +21,7 @@ def open_data_dir(directory: Path) -> DirectoryLock:
         DirectoryLockedError: another process has it.
         OSError: it cannot be made or opened.
     """
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    directory.mkdir(mode=0o700, exist_ok=True)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (directory / FORMAT_FILE).exists():
         foreign = sorted(path.name for path in directory.iterdir() if path.name not in _LEFT_BY_A_FIRST_START)
         if foreign:

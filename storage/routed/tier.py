@@ -6,9 +6,11 @@ Which shelf a record is on follows from the first bytes of its key: a shelf has 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from storage.base import Entry, Hold, Miss, Record, RecordId, Tier, Usage, WriteResult
+from storage.base import Entry, Hold, Miss, Page, Record, RecordId, Tier, Usage, Wiped, WriteResult
 from storage.routed.groups import Group, grouped, merged
 from storage.routed.hold import RoutedHold
+
+_NUMBER_BYTES = 2
 
 
 class RoutedTier(Tier):
@@ -74,6 +76,34 @@ class RoutedTier(Tier):
         """See :meth:`Tier.delete`."""
         return sum(self.shelves[group.shelf].delete(group.items, cause=cause) for group in self._cut(ids))
 
+    def scan(self, prefix: bytes, cursor: bytes = b"", limit: int = 1024) -> Page:
+        """See :meth:`Tier.scan`. A prefix that says where its records are is gone through there, any other everywhere.
+
+        A cursor starts with the number of the shelf.
+        """
+        if len(prefix) >= self._prefix_bytes:
+            return self.shelves[self._shelf_of(prefix[: self._prefix_bytes])].scan(prefix, cursor, limit)
+        number, inner = int.from_bytes(cursor[:_NUMBER_BYTES], "big"), cursor[_NUMBER_BYTES:]
+        shelves = list(self.shelves.values())
+        page = shelves[number].scan(prefix, inner, limit)
+        if page.cursor is not None:
+            return Page(page.entries, number.to_bytes(_NUMBER_BYTES, "big") + page.cursor)
+        is_last = number + 1 == len(shelves)
+        return Page(page.entries, None if is_last else (number + 1).to_bytes(_NUMBER_BYTES, "big"))
+
+    def erase(self, ids: Sequence[RecordId]) -> int:
+        """See :meth:`Tier.erase`."""
+        return sum(self.shelves[group.shelf].erase(group.items) for group in self._cut(ids))
+
+    def wipe(self, cursor: int = 0) -> Wiped:
+        """See :meth:`Tier.wipe`. Shelf after shelf."""
+        inner, number = divmod(cursor, len(self.shelves))
+        done = list(self.shelves.values())[number].wipe(inner)
+        if done.cursor is not None:
+            return done._replace(cursor=done.cursor * len(self.shelves) + number)
+        is_last = number + 1 == len(self.shelves)
+        return done._replace(cursor=None if is_last else number + 1)
+
     def maintain(self) -> None:
         """See :meth:`Tier.maintain`."""
         for shelf in self.shelves.values():
@@ -86,7 +116,8 @@ class RoutedTier(Tier):
         records, live_bytes, used_bytes, budget_bytes, pinned_bytes = (
             sum(column) for column in zip(*(usage[:5] for usage in usages), strict=True)
         )
-        return Usage(records, live_bytes, used_bytes, budget_bytes, pinned_bytes, dict(owners))
+        lag_seconds = max(usage.expiry_lag_seconds for usage in usages)
+        return Usage(records, live_bytes, used_bytes, budget_bytes, pinned_bytes, dict(owners), lag_seconds)
 
     def is_up(self) -> bool:
         """See :meth:`Tier.is_up`. Whether all shelves are."""
