@@ -26,7 +26,9 @@ NEEDS = {
     "GET /v1/leases/{lease_id}/fetch": "read",
     "POST /v1/leases/{lease_id}/touch": "read",
     "DELETE /v1/leases/{lease_id}": "read",
+    "GET /v1/local": "read",
     "GET /metrics": "operator",
+    "GET /v1/overview": "operator",
     "GET /v1/stats": "read",
 }
 """What each route asks for. A route that is not here is a gap: the test below says so."""
