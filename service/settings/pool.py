@@ -13,7 +13,10 @@ class PoolSettings(Group):
     )
     key_prefix: str = Field("kvshelf:", min_length=1, max_length=64, description="Prefix of every key in Redis.")
     budget_bytes: int = Field(
-        1 * GIB, ge=1 * MIB, le=MAX_BYTES, description="Bytes of the in-process pool. A Redis has its own `maxmemory`."
+        1 * GIB,
+        ge=1 * MIB,
+        le=MAX_BYTES,
+        description="Bytes of the in-process pool; tenants' are cut from it. A Redis has its own `maxmemory`.",
     )
     ttl_seconds: float = Field(
         300.0, gt=0, le=MAX_SECONDS, description="Life of a snapshot from its last use; 5 min by default."

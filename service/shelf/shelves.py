@@ -101,6 +101,7 @@ class Shelves:
         pool = self._settings.pool
         if pool.redis_url is None:
             return None
+        budgets = self._settings.pool_budgets()
         return RedisTier(
             url=pool.redis_url.get_secret_value(),
             clock=self._clock,
@@ -108,6 +109,7 @@ class Shelves:
             ttl_seconds=pool.ttl_seconds,
             prefix=pool.key_prefix,
             timeout_seconds=pool.timeout_seconds,
+            budgets=budgets if len(budgets) > 1 else None,
         )
 
     def _routed(self, shelves: dict[str, Tier]) -> Tier:

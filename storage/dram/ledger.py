@@ -14,6 +14,7 @@ from kvshelf_client.words import MissReason
 from storage.base import RecordId, TierObserver
 from storage.clock import Clock
 from storage.dram.header import Head
+from storage.dram.quotas import Quotas
 from storage.ghosts import Ghosts, reason_of
 from storage.integrity import expect_equal
 
@@ -34,9 +35,12 @@ class Ledger:
         name: the tier's name.
         limit: records known at a time; past it the one seen longest ago is forgotten, though it may still be there.
             A record takes some 600 bytes.
+        quotas: budgets of owners; None where there are none.
     """
 
-    def __init__(self, *, clock: Clock, observer: TierObserver, name: str, limit: int) -> None:
+    def __init__(
+        self, *, clock: Clock, observer: TierObserver, name: str, limit: int, quotas: Quotas | None = None
+    ) -> None:
         self._clock = clock
         self._observer = observer
         self._name = name
@@ -46,13 +50,15 @@ class Ledger:
         self._known: OrderedDict[RecordId, Known] = OrderedDict()
         self._owners: Counter[str] = Counter()
         self._live_bytes = 0
+        self._quotas = quotas
+        self._taken_bytes: Counter[str | None] = Counter()
 
     def seen(self, record_id: RecordId, head: Head, deadline: float) -> None:
         """The record is there, as ``head`` says, until ``deadline`` (seconds of the monotonic clock)."""
         with self._lock:
             self._forget(record_id)
             self._known[record_id] = Known(head, deadline)
-            self._account(head, head.length_bytes)
+            self._account(head, 1)
             if len(self._known) > self._limit:
                 self._forget(next(iter(self._known)))
         self._ghosts.forget(record_id)
@@ -87,6 +93,19 @@ class Ledger:
         with self._lock:
             return [record_id for record_id, _ in zip(self._known, range(count), strict=False)]
 
+    def surplus(self) -> list[RecordId]:
+        """The records to take out so that nobody is over a budget: of who is, those whose end is next."""
+        with self._lock:
+            if self._quotas is None or not (surplus := self._quotas.surplus(self._taken_bytes)):
+                return []
+            victims = []
+            for record_id, known in sorted(self._known.items(), key=lambda item: item[1].deadline):
+                account = self._quotas.account_of(known.head.owner)
+                if surplus.get(account, 0) > 0:
+                    surplus[account] -= self._quotas.cost_bytes(known.head.length_bytes)
+                    victims.append(record_id)
+            return victims
+
     def totals(self) -> tuple[int, int, dict[str, int]]:
         """Records, payload bytes, and payload bytes by owner."""
         with self._lock:
@@ -112,10 +131,15 @@ class Ledger:
     def _forget(self, record_id: RecordId) -> Known | None:
         found = self._known.pop(record_id, None)
         if found is not None:
-            self._account(found.head, -found.head.length_bytes)
+            self._account(found.head, -1)
         return found
 
-    def _account(self, head: Head, change_bytes: int) -> None:
+    def _account(self, head: Head, change: int) -> None:
+        """Count a record in (1) or out (-1)."""
+        if self._quotas is not None:
+            cost_bytes = self._quotas.cost_bytes(head.length_bytes)
+            self._taken_bytes[self._quotas.account_of(head.owner)] += change * cost_bytes
+        change_bytes = change * head.length_bytes
         self._live_bytes += change_bytes
         self._owners[head.owner] += change_bytes
         if not self._owners[head.owner]:

@@ -7,7 +7,7 @@ a record that expired from one that was evicted once it is gone; it ends no life
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from kvshelf_client.frames import checksum_of
@@ -36,6 +36,7 @@ from storage.dram.hold import PoolHold
 from storage.dram.ledger import Ledger
 from storage.dram.link import LinkDownError, RedisLink
 from storage.dram.memory import ServerMemory
+from storage.dram.quotas import Quotas
 from storage.dram.values import ASK_RECORDS, Seen, Trouble, Values
 from storage.dram.writer import PoolWriter
 from storage.ghosts import reason_of
@@ -69,6 +70,9 @@ class RedisTier(Tier):
         max_connections: most connections open at a time; as many as threads call.
         part_bytes: payloads above this are stored in parts of this size.
         known_records: how many records are known at a time, for usage and for the reasons of misses.
+        budgets: bytes of owners that have their own, and under ``""`` those of all others together; none by default.
+            They are kept to by what this process stored or saw, within a call's worth: what other processes stored, or
+            what was there before it started, counts from when it is looked up.
         entropy: random bytes for generations.
 
     Raises:
@@ -88,6 +92,7 @@ class RedisTier(Tier):
         max_connections: int = 32,
         part_bytes: int = 8 << 20,
         known_records: int = 65_536,
+        budgets: Mapping[str, int] | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
     ) -> None:
         if min(ttl_seconds, timeout_seconds, max_connections, part_bytes) <= 0:
@@ -103,7 +108,8 @@ class RedisTier(Tier):
             max_connections=max_connections,
             on_fault=lambda ailment: self._observer.fault(name, ailment.value),
         )
-        self._ledger = Ledger(clock=clock, observer=self._observer, name=name, limit=known_records)
+        self._quotas = _quotas(budgets, known_records)
+        self._ledger = Ledger(clock=clock, observer=self._observer, name=name, limit=known_records, quotas=self._quotas)
         self._values = Values(self._link, prefix=prefix, ttl_seconds=ttl_seconds)
         self._memory = ServerMemory(self._link, clock)
         self._writer = PoolWriter(
@@ -145,7 +151,9 @@ class RedisTier(Tier):
         """See :meth:`Tier.write`. One commit a record: Redis has none for all of them that would be worth its price."""
         if self._link.is_read_only:
             return [WriteResult(record.id, WriteOutcome.TIER_DOWN) for record in records]
-        return self._writer.write(records)
+        if self._quotas is None:
+            return self._writer.write(records)
+        return self._write_within(self._quotas, records)
 
     def touch(self, ids: Sequence[RecordId]) -> int:
         """See :meth:`Tier.touch`. One round for records that are known; others are looked up first."""
@@ -245,6 +253,18 @@ class RedisTier(Tier):
         self._is_closed = True
         self._link.close()
 
+    def _write_within(self, quotas: Quotas, records: Sequence[Record]) -> list[WriteResult]:
+        """Write what fits a budget at all; whoever is over one afterwards gives up what it has used least."""
+        fits = [quotas.fits(record.owner, memoryview(record.payload).nbytes) for record in records]
+        written = iter(self._writer.write([record for record, is_fit in zip(records, fits, strict=True) if is_fit]))
+        results = []
+        for record, is_fit in zip(records, fits, strict=True):
+            if not is_fit:
+                self._observer.fault(self.name, Ailment.FULL.value)
+            results.append(next(written) if is_fit else WriteResult(record.id, WriteOutcome.FULL))
+        self.delete(self._ledger.surplus(), cause="budget")
+        return results
+
     def _look(self, ids: Sequence[RecordId]) -> list[Entry | Miss]:
         before = self._clock.monotonic()
         return [
@@ -315,6 +335,13 @@ class RedisTier(Tier):
             return Miss(held.id, MissReason.EVICTED)
         self._observer.moved(self.name, "read", entry.length_bytes)
         return Loaded(entry, payload)
+
+
+def _quotas(budgets: Mapping[str, int] | None, known_records: int) -> Quotas | None:
+    if budgets is None:
+        return None
+    own = {owner: budget for owner, budget in budgets.items() if owner}
+    return Quotas(own, budgets[""], known_records)
 
 
 def _down(ids: Sequence[RecordId]) -> list[Miss]:

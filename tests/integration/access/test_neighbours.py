@@ -72,6 +72,12 @@ def test_a_flood_leaves_the_hit_rate_of_a_tenant_with_its_own_shelf_alone(tmp_pa
     assert flooded == pytest.approx(alone, rel=0.01)
 
 
+def test_so_it_does_where_the_pool_is_a_redis(tmp_path: Path, redis_url: str) -> None:
+    alone, flooded = hit_rates(tmp_path, own=True, redis_url=redis_url)
+    assert min(alone) > 0.5
+    assert flooded == pytest.approx(alone, rel=0.01)
+
+
 def test_the_same_flood_takes_hits_from_a_tenant_that_shares(tmp_path: Path) -> None:
     alone, flooded = hit_rates(tmp_path, own=False)
     assert min(alone) > 0.5
