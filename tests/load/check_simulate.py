@@ -22,7 +22,6 @@ from service.simulate.options import SimulateOptions
 from service.simulate.simulator import simulate
 from service.traces.base import TraceError
 from service.traces.reader import read_trace
-from storage.clock import SystemClock
 from tests.load.check_known_answers import KNOWN
 from tests.support.service import V41
 from tests.support.stage import staged
@@ -34,13 +33,13 @@ _AGREE = ("requests", "hit_tokens", "exact_hit_tokens", "matched_tokens", "resum
 
 def check_known(folder: Path) -> bool:
     """Simulate each trace with ample lifetimes; hit rates to four digits, the agents within time and memory."""
-    good, clock = True, SystemClock()
+    good = True
     for name, known in KNOWN.items():
         trace = read_trace(folder / f"{name}.jsonl.gz", strict=True)
-        started = clock.monotonic()
+        started = _processor_seconds()
         ample = SimulateOptions(global_ttl_seconds=1e9, state_ttl_seconds=1e9)
         result = simulate(trace, get_profile(V41).layout(trace.block_tokens), ample)
-        elapsed = clock.monotonic() - started
+        elapsed = _processor_seconds() - started
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         same = (result.requests, result.prompt_tokens) == known[:2] and abs(
             result.token_hit_rate - known.hit_rate
@@ -49,9 +48,15 @@ def check_known(folder: Path) -> bool:
         good = good and same
         console.say(
             f"{'ok  ' if same else 'FAIL'} {name}: {result.requests:,} requests, {result.prompt_tokens:,} tokens, hit "
-            f"rate {result.token_hit_rate:.5f} (known {known.hit_rate:.5f}) in {elapsed:.1f} s, {peak / 1e6:.0f} MB"
+            f"rate {result.token_hit_rate:.5f} (known {known.hit_rate:.5f}) in {elapsed:.1f} s of one processor, {peak / 1e6:.0f} MB"
         )
     return good
+
+
+def _processor_seconds() -> float:
+    """What this process has taken so far: other work on the machine does not count."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
 
 
 def check_replay(folder: Path) -> bool:
