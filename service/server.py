@@ -15,6 +15,7 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from service.erasure.eraser import Eraser
 from service.faces.context import Context
 from service.grpc.face import GrpcFace, grpc_face
 from service.local.server import LocalServer
@@ -137,6 +138,9 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
         upkeep = Upkeep(parts, [context.history.step, *([tls.refresh] if tls else [])])
         upkeep.start()
         stack.callback(upkeep.stop)
+        eraser = Eraser(parts, parts.erasures)
+        eraser.start()
+        stack.callback(eraser.stop)
 
         if settings.local.enabled:
             context.local = LocalServer(parts)

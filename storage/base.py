@@ -302,6 +302,9 @@ class Tier(ABC):
     def erase(self, ids: Sequence[RecordId]) -> int:
         """As :meth:`delete`, and for good: a hold does not read them any more, and a tier that owns its medium writes
         over their bytes there, durably, before it returns. :meth:`wipe` does that with what is left of earlier copies.
+
+        Raises:
+            TierAwayError: not all of them are known to be gone.
         """
 
     def wipe(self, cursor: int = 0) -> Wiped:  # noqa: ARG002 - most tiers leave nothing behind

@@ -1,7 +1,7 @@
 """A circuit breaker around a tier: after a few faults nobody waits for the tier until it is well again."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from kvshelf_client.circuit import Breaker, BreakerState
 from kvshelf_client.words import MissReason
@@ -103,11 +103,11 @@ class BreakerTier(Tier):
 
     def scan(self, prefix: bytes, cursor: bytes = b"", limit: int = 1024) -> Page:
         """See :meth:`Tier.scan`."""
-        return self._call((self.name,), lambda: self._tier.scan(prefix, cursor, limit), self._away, lambda _: True)
+        return self._call((self.name,), lambda: self._tier.scan(prefix, cursor, limit), self._refuse, lambda _: True)
 
     def erase(self, ids: Sequence[RecordId]) -> int:
         """See :meth:`Tier.erase`."""
-        return self._call(ids, lambda: self._tier.erase(ids), lambda: 0, self._is_up_after)
+        return self._call(ids, lambda: self._tier.erase(ids), self._refuse, self._is_up_after)
 
     def wipe(self, cursor: int = 0) -> Wiped:
         """See :meth:`Tier.wipe`."""
@@ -139,7 +139,7 @@ class BreakerTier(Tier):
         """See :meth:`Tier.close`. Closes the tier, whatever the state."""
         self._tier.close()
 
-    def _away(self) -> Page:
+    def _refuse(self) -> NoReturn:
         raise TierAwayError(f"the {self.name} tier does not serve")
 
     def _is_up_after(self, answer: object) -> bool:  # noqa: ARG002 - the answer cannot say

@@ -20,7 +20,20 @@ Each command has its own help with examples: kvshelf COMMAND --help
 """
 
 
-COMMANDS = ("demo", "serve", "health", "replay", "simulate", "size", "resume", "profile", "trace", "config", "token")
+COMMANDS = (
+    "demo",
+    "serve",
+    "health",
+    "replay",
+    "simulate",
+    "size",
+    "resume",
+    "profile",
+    "trace",
+    "config",
+    "token",
+    "erase",
+)
 """One module of this package each, in the order the help lists them. Each has ``add_parser``."""
 
 

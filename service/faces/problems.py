@@ -6,6 +6,8 @@ from typing import Any
 import structlog
 
 from service.access import AccessDeniedError, ScopeError
+from service.erasure.book import ErasureLimitError, UnknownErasureError
+from service.erasure.scope import ScopeFieldError
 from service.leases.book import LeaseLimitError, UnknownLeaseError
 from service.namespaces import NamespaceConflictError, NamespaceError, NamespaceLimitError, UnknownNamespaceError
 from service.planner import InvalidRequestError
@@ -75,6 +77,9 @@ KNOWN_ERRORS = (
     NamespaceLimitError,
     NamespaceConflictError,
     CatalogError,
+    UnknownErasureError,
+    ErasureLimitError,
+    ScopeFieldError,
     InvalidRequestError,
     NamespaceError,
     ProfileError,
@@ -114,6 +119,12 @@ def problem_of(error: Exception) -> ProblemError:
             return ProblemError(507, str(error))
         case CatalogError():
             return ProblemError(507 if error.is_full else 503, str(error))
+        case UnknownErasureError():
+            return ProblemError(404, f"no erasure {error}")
+        case ErasureLimitError():
+            return ProblemError(503, f"{error}; ask again when some are done")
+        case ScopeFieldError():
+            return ProblemError(422, str(error), field=error.field)
         case NamespaceConflictError():
             return _from_conflict(error)
         case InvalidRequestError() | NamespaceError():

@@ -1,7 +1,7 @@
 """All leases of a service: bounded in number and in what they keep, renewed by use, gone at their time."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
 from service.leases.lease import Lease, RequestKey
@@ -142,6 +142,14 @@ class LeaseBook:
             idle = self._close(over)
         _let_go(idle)
         return over
+
+    def release_of(self, namespace_ids: Collection[bytes]) -> list[Lease]:
+        """End every lease of these namespaces and return them."""
+        with self._lock:
+            meant = [lease for lease in self._leases.values() if lease.namespace.namespace_id in namespace_ids]
+            idle = self._close(meant)
+        _let_go(idle)
+        return meant
 
     def release_all(self) -> list[Lease]:
         """End every lease, as at a stop, and return them."""

@@ -20,7 +20,8 @@ HEALTH_STATES = ("ok", "degraded", "down")
 DENIALS = ("missing", "unknown", "expired", "host")
 LOCAL_REFUSALS = tuple(reason.name.lower() for reason in Refusal)
 VERBS = (
-    "register", "hash", "plan", "fetch", "open", "store", "record", "touch", "release", "delete", "stats", "operate",
+    "register", "hash", "plan", "fetch", "open", "store", "record", "touch", "release", "delete", "erase", "stats",
+    "operate",
 )  # fmt: skip
 StoreOutcome = Literal["stored", "replaced", "duplicate", "refused", "lost"]
 StoreReason = Literal[

@@ -95,6 +95,7 @@ class Metrics:
         self.lowered = self._counter(
             "kvshelf_lowered_claims_total", "Claims of exact that the plan did not support.", "class"
         )
+        self.erased = self._counter("kvshelf_erased_records_total", "Records erased by jobs.", "class")
         self.age_at_hit = self._histogram(
             "kvshelf_age_at_hit_seconds",
             "Time since last use of the deepest record a plan loads.",
@@ -172,6 +173,7 @@ class Metrics:
                 if settled == (reason == "none"):
                     self.stores.labels(kind, outcome, reason)
         self.lowered.labels(kind)
+        self.erased.labels(kind)
 
     def _initialise_tier(self, tier: str) -> None:
         for cause in labels.CAUSES:

@@ -11,6 +11,8 @@ from service.planner.base import Layout
 from storage.base import RecordId
 
 NAMESPACE_ID_BYTES = 8
+KEPT_KEY_BYTES = KEY_BYTES - NAMESPACE_ID_BYTES
+"""How much of a block key is in a record's id, behind the namespace's."""
 MAX_EXTRA_BYTES = 1 << 10
 
 Buffer = bytes | bytearray | memoryview
@@ -89,8 +91,8 @@ class Namespace:
         if not 0 <= shard < self.spec.shards:
             raise NamespaceError("shard", f"must be from 0 to {self.spec.shards - 1}, got {shard}")
         _check_lengths("key", block_keys)
-        prefix, kept = self.namespace_id, KEY_BYTES - NAMESPACE_ID_BYTES
-        return [RecordId(prefix + key[:kept], shard) for key in block_keys]
+        prefix = self.namespace_id
+        return [RecordId(prefix + key[:KEPT_KEY_BYTES], shard) for key in block_keys]
 
 
 def make_namespace(name: str, spec: NamespaceSpec) -> Namespace:

@@ -76,6 +76,22 @@ class NamespaceRegistry:
             self._tenants = {**self._tenants, requested.namespace_id: spec.tenant}
             return requested, True
 
+    def remove(self, tenant: str, name: str) -> bool:
+        """Forget a tenant's namespace, durably; says whether there was one. What is stored in it is not touched.
+
+        Raises:
+            CatalogError: it could not be removed.
+        """
+        with self._lock:
+            namespace = self._known.get((tenant, name))
+            if namespace is None:
+                return False
+            # Before namespaces were named per tenant the document had the name alone.
+            _ = self._catalog.delete(_document_name(tenant, name)) or self._catalog.delete(name)
+            self._known = {key: one for key, one in self._known.items() if one is not namespace}
+            self._tenants = {one.namespace_id: one.spec.tenant for one in self._all()}
+            return True
+
     def get(self, principal: Principal, name: str) -> Namespace:
         """The namespace that the caller knows by a name.
 

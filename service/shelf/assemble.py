@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from service.access import Access, GuardedAccess, UnguardedAccess
+from service.erasure.book import MAX_ERASURES, ErasureBook
 from service.leases.book import LeaseBook
 from service.leases.lease import Lease, PlanFacts
 from service.leases.recent import Recent
@@ -76,6 +77,7 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
         if not access.is_guarded:
             namespaces.check_names()
         keys = _open_keys(settings, clock, namespaces)
+        erasures = ErasureBook(Catalog(directory / "erasures", max_documents=MAX_ERASURES))
         shelves = Shelves(
             settings, clock, metrics, namespaces.tenant_of, lambda tier: _sealed(tier, keys, metrics), closing
         )
@@ -91,6 +93,7 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
         snapshots=shelves.open_pool(),
         retention_reached_seconds=lambda: shelves.retention_seconds,
         close=closing.close,
+        erasures=erasures,
         keys=keys,
     )
     closing.callback(finish_all, parts)
@@ -125,6 +128,7 @@ def assemble(
     snapshots: BreakerTier,
     retention_reached_seconds: Callable[[], float | None],
     close: Callable[[], None],
+    erasures: ErasureBook,
     keys: KeyBook | None = None,
 ) -> Parts:
     """Put a service together from opened parts; ``close`` becomes its own."""
@@ -152,6 +156,7 @@ def assemble(
         breaker_state=lambda: snapshots.state.value,
         retention_reached_seconds=lambda: _or_ttl(retention_reached_seconds(), settings),
         close=close,
+        erasures=erasures,
         keys=keys,
     )
 

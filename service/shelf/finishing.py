@@ -1,5 +1,7 @@
 """End a request: count its tokens once, and renew the life of what it used."""
 
+from collections.abc import Collection
+
 from service.leases.lease import Lease, RanPlan
 from service.planner import request_for, resume_plan, tokens_by_source
 from service.planner.base import Cached, Layout, ResumePlan
@@ -22,6 +24,14 @@ def expire_leases(parts: Parts) -> int:
     for lease in over:
         _account(parts, lease, RanPlan.PLAN)
     return len(over)
+
+
+def end_leases(parts: Parts, namespace_ids: Collection[bytes]) -> int:
+    """End every lease of these namespaces, as if each had run the plan in force; returns how many those were."""
+    ended = parts.leases.release_of(namespace_ids)
+    for lease in ended:
+        _account(parts, lease, RanPlan.PLAN)
+    return len(ended)
 
 
 def finish_all(parts: Parts) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from service.access import Access
+from service.erasure.book import ErasureBook
 from service.leases.book import LeaseBook
 from service.leases.lease import PlanFacts, RequestKey
 from service.leases.recent import Recent
@@ -40,6 +41,7 @@ class Parts:
     retention_reached_seconds: Callable[[], float]
     close: Callable[[], None]
     """End every lease, flush, and let go of the tiers and the data directory."""
+    erasures: ErasureBook
     keys: KeyBook | None = None
     """The keys that records are sealed with; None where encryption is off."""
     turns: Turns = field(default_factory=Turns)

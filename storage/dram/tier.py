@@ -199,7 +199,10 @@ class RedisTier(Tier):
 
     def erase(self, ids: Sequence[RecordId]) -> int:
         """See :meth:`Tier.erase`. What the server does with the memory is its own affair."""
-        return self.delete(ids)
+        count = self.delete(ids)
+        if not self.is_up():
+            raise TierAwayError(f"the {self.name} tier does not erase: {self.trouble() or 'it is away'}")
+        return count
 
     def maintain(self) -> None:
         """Look after the records seen longest ago, so that what Redis dropped is counted; asks how it is."""

@@ -154,11 +154,25 @@ class SsdTier(Tier):
 
     def delete(self, ids: Sequence[RecordId], *, cause: str = "deleted") -> int:
         """See :meth:`Tier.delete`. 0 when the tier is in trouble."""
-        return self._delete(ids, cause, is_erasure=False)
+        keys = id_bytes_of(ids)
+        with self._core.gate, self._lock:
+            try:
+                return self._drop(keys, cause)[0]
+            except (lmdb.Error, OSError) as error:
+                self._core.write_failed(error)
+                return 0
 
     def erase(self, ids: Sequence[RecordId]) -> int:
-        """See :meth:`Tier.erase`. 0 when the tier is in trouble."""
-        return self._delete(ids, "deleted", is_erasure=True)
+        """See :meth:`Tier.erase`."""
+        keys = id_bytes_of(ids)
+        with self._core.gate, self._lock:
+            try:
+                count, dropped = self._drop(keys, "deleted")
+                overwrite(self._core, dropped)
+            except (lmdb.Error, OSError) as error:
+                self._core.write_failed(error)
+                raise TierAwayError(f"the {self.name} tier does not erase: {error}") from None
+            return count
 
     def scan(self, prefix: bytes, cursor: bytes = b"", limit: int = 1024) -> Page:
         """See :meth:`Tier.scan`."""
@@ -257,18 +271,6 @@ class SsdTier(Tier):
     def _write_touches(self) -> bool:
         with self._lock:
             return write_touches(self._core)
-
-    def _delete(self, ids: Sequence[RecordId], cause: str, *, is_erasure: bool) -> int:
-        keys = id_bytes_of(ids)
-        with self._core.gate, self._lock:
-            try:
-                count, dropped = self._drop(keys, cause)
-                if is_erasure:
-                    overwrite(self._core, dropped)
-            except (lmdb.Error, OSError) as error:
-                self._core.write_failed(error)
-                return 0
-            return count
 
     def _drop(self, keys: list[bytes], cause: str) -> tuple[int, list[Dropped]]:
         core, count, now = self._core, 0, self._core.now()

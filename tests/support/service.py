@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from service.access import ANYBODY, Access, UnguardedAccess
+from service.erasure.book import MAX_ERASURES, ErasureBook
 from service.metrics import Metrics
 from service.namespaces import Namespace, NamespaceRegistry, NamespaceSpec
 from service.profiles import get_profile
@@ -72,6 +73,7 @@ def make_parts(
         snapshots=BreakerTier(snapshots, clock, jitter=lambda: 0.0),
         retention_reached_seconds=lambda: None,
         close=close,
+        erasures=ErasureBook(Catalog(directory / "erasures", max_documents=MAX_ERASURES)),
     )
     return parts
 
