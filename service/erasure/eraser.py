@@ -89,6 +89,9 @@ class Eraser:
             self._wipe(job)
         if self._stop.is_set():
             return
+        if job.forgets and not job.is_dry_run:
+            for target in job.targets:
+                self._parts.namespaces.remove(target.tenant, target.name)
         job.state, job.step, job.finished_at = ErasureState.DONE, "", self._parts.clock.now()
         self._book.save(job)
         _LOG.info("erasure_done", **{name: job.document()[name] for name in ("erasure_id", "records", "wiped_bytes")})
@@ -98,7 +101,7 @@ class Eraser:
         ids = {bytes.fromhex(target.namespace_id) for target in job.targets}
         if job.forgets:
             for target in job.targets:
-                self._parts.namespaces.remove(target.tenant, target.name)
+                self._parts.namespaces.withdraw(target.tenant, target.name)
         job.leases_ended += end_leases(self._parts, ids)
 
     def _erase(self, job: ErasureJob, target: Target, kind: RecordClass) -> None:
@@ -148,24 +151,24 @@ class Eraser:
         held = self._wipe_from(job, 0)
         deadline = self._parts.clock.monotonic() + self._parts.settings.lease.max_ttl_seconds
         while held and not self._stop.wait(RETRY_SECONDS) and self._parts.clock.monotonic() < deadline:
-            held = [number for number in held if self._wipe_one(job, number)]
+            held = [cursor for cursor in held if self._wipe_one(job, cursor)]
         job.unwiped_segments = len(held)
 
     def _wipe_from(self, job: ErasureJob, start: int) -> list[int]:
-        """Go through all parts; returns those that a lease holds."""
+        """Go through all parts; returns where those begin that a lease holds."""
         held, cursor = list[int](), start
         while not self._stop.is_set():
             step = self._parts.blocks.wipe(cursor)
             job.wiped_bytes += step.written_bytes
+            if step.is_held:
+                held.append(cursor)
             if step.cursor is None:
                 break
             cursor = step.cursor
-            if step.is_held:
-                held.append(cursor)
         return held
 
-    def _wipe_one(self, job: ErasureJob, number: int) -> bool:
+    def _wipe_one(self, job: ErasureJob, cursor: int) -> bool:
         """Try a part again that was held; says whether it still is."""
-        step = self._parts.blocks.wipe(number - 1)
+        step = self._parts.blocks.wipe(cursor)
         job.wiped_bytes += step.written_bytes
-        return step.is_held and step.cursor == number
+        return step.is_held

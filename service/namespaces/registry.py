@@ -76,21 +76,26 @@ class NamespaceRegistry:
             self._tenants = {**self._tenants, requested.namespace_id: spec.tenant}
             return requested, True
 
-    def remove(self, tenant: str, name: str) -> bool:
-        """Forget a tenant's namespace, durably; says whether there was one. What is stored in it is not touched.
+    def withdraw(self, tenant: str, name: str) -> None:
+        """Let nobody get at a tenant's namespace any more, until it is registered again or the service starts anew.
+
+        Whose it is stays known, so that what is stored in it can be found and erased.
+        """
+        with self._lock:
+            gone = self._known.get((tenant, name))
+            self._known = {key: one for key, one in self._known.items() if one is not gone}
+
+    def remove(self, tenant: str, name: str) -> None:
+        """Forget a namespace that was withdrawn, durably, unless it was registered again meanwhile.
 
         Raises:
             CatalogError: it could not be removed.
         """
         with self._lock:
-            namespace = self._known.get((tenant, name))
-            if namespace is None:
-                return False
-            # Before namespaces were named per tenant the document had the name alone.
-            _ = self._catalog.delete(_document_name(tenant, name)) or self._catalog.delete(name)
-            self._known = {key: one for key, one in self._known.items() if one is not namespace}
-            self._tenants = {one.namespace_id: one.spec.tenant for one in self._all()}
-            return True
+            if (tenant, name) not in self._known:
+                # Before namespaces were named per tenant the document had the name alone.
+                _ = self._catalog.delete(_document_name(tenant, name)) or self._catalog.delete(name)
+                self._tenants = {one.namespace_id: one.spec.tenant for one in self._all()}
 
     def get(self, principal: Principal, name: str) -> Namespace:
         """The namespace that the caller knows by a name.
