@@ -51,6 +51,8 @@ class Batch:
         self._owners: dict[int, OwnerRow] = {}
         self._is_open = True
         self.dropped: list[Dropped] = []
+        self.is_updated = False
+        """Whether something is said anew of a record that stays where it is."""
 
     def __enter__(self) -> "Batch":
         return self
@@ -149,6 +151,7 @@ class Batch:
 
     def update(self, id_bytes: bytes, slot: Slot) -> None:
         """Change what is known of a record that stays where it is."""
+        self.is_updated = True
         self._txn.put(id_bytes, pack_slot(id_bytes, slot), db=self._records)
 
     def drop(self, id_bytes: bytes, slot: Slot, cause: str) -> None:

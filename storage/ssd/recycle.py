@@ -13,7 +13,7 @@ from storage.ssd.batch import Batch
 from storage.ssd.core import Core, record_id_of
 from storage.ssd.format import PAGE_BYTES, padded_bytes
 from storage.ssd.reading import read_record
-from storage.ssd.rows import USED, SegmentState, Slot
+from storage.ssd.rows import RELAXED, USED, SegmentState, Slot
 from storage.ssd.sizing import WhenFull
 from storage.ssd.space import RESERVE
 from storage.ssd.upkeep import repair
@@ -209,7 +209,7 @@ class Recycler:
             if place is None:
                 break
             core.files.write(place.segment, place.offset, [data, _ZEROS[: row.size_bytes - len(data)]])
-            moved = row.slot._replace(segment=place.segment, page=place.page, flags=row.slot.flags & ~USED)
+            moved = row.slot._replace(segment=place.segment, page=place.page, flags=row.slot.flags & ~(USED | RELAXED))
             batch.move(row.id_bytes, row.slot, moved)
             carried_bytes += row.slot.length_bytes
             done += 1

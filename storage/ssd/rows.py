@@ -20,6 +20,9 @@ META_KEY, REPAIR_KEY = b"tier", b"repair"
 USED = 1
 """Flag of a record: it was used since it was put where it is."""
 
+RELAXED = 2
+"""Flag of a record: it was written without a sync. After a crash of the machine its bytes may not be there."""
+
 _SUM = struct.Struct("<Q")
 _SLOT = struct.Struct("<QQQddIIIIBB2xI")
 _PLACE = struct.Struct(">II")

@@ -1,7 +1,8 @@
 """Writing: which records are new, where they go, and in which order bytes, sync and commit happen.
 
 Payloads first, then (where durable) the sync of their segments, then the commit of the index, then its sync. So a crash
-at any moment leaves an index that names only what was written, and whatever was acknowledged as durable.
+at any moment leaves an index that names only what was written, and whatever was acknowledged as durable. What was
+written without a sync is marked: before it is acknowledged as durable it is read, and its segment synced.
 """
 
 from collections.abc import Sequence
@@ -18,8 +19,9 @@ from storage.ssd.core import Core, id_bytes_of
 from storage.ssd.format import PAGE_BYTES, RecordHeader, padded_bytes
 from storage.ssd.medium import is_no_space
 from storage.ssd.quarantine import note_of
-from storage.ssd.recycle import Recycler
-from storage.ssd.rows import Slot, unpack_slot
+from storage.ssd.reading import read_record
+from storage.ssd.recycle import Recycler, Row
+from storage.ssd.rows import RELAXED, Slot, unpack_slot
 from storage.ssd.sizing import WhenFull
 from storage.ssd.space import Place
 from storage.ssd.upkeep import drop_quarantined, write_touches
@@ -153,14 +155,14 @@ class Writer:
         is_closed_to_new = self._when_full is WhenFull.REFUSE and core.space.is_over_budget()
         with Batch(core.index) as batch:
             runs: list[_Run] = []
-            results = [self._write_one(batch, item, runs, is_closed_to_new) for item in items]
+            results = [self._write_one(batch, item, runs, is_closed_to_new, durable=durable) for item in items]
             outcomes = {result.outcome for result in results}
             for run in runs:
                 core.files.write(run.place.segment, run.place.offset, run.buffers)
             durable = durable or WriteOutcome.REPLACED in outcomes
             if durable:
                 core.files.sync()
-            if outcomes & _WRITTEN or batch.dropped:
+            if outcomes & _WRITTEN or batch.dropped or batch.is_updated:
                 batch.commit()
         if durable:
             core.index.sync()
@@ -185,10 +187,14 @@ class Writer:
         if written_bytes:
             core.observer.moved(core.name, "write", written_bytes)
 
-    def _write_one(self, batch: Batch, item: _Item, runs: list[_Run], is_closed_to_new: bool) -> WriteResult:
+    def _write_one(
+        self, batch: Batch, item: _Item, runs: list[_Run], is_closed_to_new: bool, *, durable: bool
+    ) -> WriteResult:
         """Judge one record against what is there, and name it at a new place unless that is as good."""
         core, record, now = self._core, item.record, self._core.now()
         old = self._live_or_dropped(batch, item.id_bytes, now)
+        if old is not None and durable and old.flags & RELAXED:
+            old = self._settled_or_dropped(batch, item.id_bytes, old)
         if old is not None and record.provenance <= old.provenance:
             return WriteResult(record.id, WriteOutcome.DUPLICATE, old.generation)
         place = None if is_closed_to_new else core.space.place(batch, item.size_bytes)
@@ -207,13 +213,28 @@ class Writer:
             length_bytes=item.length_bytes,
             owner=batch.owner_number(record.owner),
             provenance=int(record.provenance),
-            flags=0,
+            flags=0 if durable else RELAXED,
             label=record.label,
             supersedes=record.supersedes,
         )
         batch.put(item.id_bytes, slot)
         _add_to_run(runs, place, item, slot)
         return WriteResult(record.id, WriteOutcome.REPLACED if old is not None else WriteOutcome.STORED, generation)
+
+    def _settled_or_dropped(self, batch: Batch, id_bytes: bytes, old: Slot) -> Slot | None:
+        """A record that was written without a sync, and is to be durable with this commit.
+
+        The machine may have crashed since, so it is read; what is not there whole is dropped.
+        """
+        core = self._core
+        if read_record(core.files, Row(id_bytes, old).entry(), (old.segment, old.page)) is None:
+            core.fault("corrupt")
+            batch.drop(id_bytes, old, "corrupt")
+            return None
+        core.files.unsynced.add(old.segment)
+        settled = old._replace(flags=old.flags & ~RELAXED)
+        batch.update(id_bytes, settled)
+        return settled
 
     def _live_or_dropped(self, batch: Batch, id_bytes: bytes, now: float) -> Slot | None:
         """The live record of that id; one that expired, is damaged or unknown of provenance is dropped."""

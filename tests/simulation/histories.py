@@ -2,9 +2,9 @@
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from service.planner.base import Replay
@@ -12,13 +12,27 @@ from service.profiles import Profile
 from service.profiles.geometry import GlobalRows, Part, State, WindowRows
 from service.shelf import fetching
 from tests.simulation.world import World
+from tests.support.faulty import Fault
+from tests.support.power_cut import PowerCutFactory
 from tests.support.tiers import MemoryFactory, SsdFactory, TierFactory
 
 MEMORY_BUDGET_BYTES = 64 << 10
 """Some sixty blocks."""
 SSD_BUDGET_BYTES = 2 << 20
 """Some four hundred blocks."""
+AMPLE_BUDGET_BYTES = 16 << 20
+"""More than a history stores."""
 BLOCK_TOKENS = 4
+_SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""Where simulated disks are, whose syncs are simulated, too."""
+FAULTS = {
+    Fault.LATENCY: 0.02,
+    Fault.ERROR: 0.02,
+    Fault.LOST_ANSWER: 0.02,
+    Fault.TRUNCATION: 0.01,
+    Fault.BIT_FLIP: 0.01,
+    Fault.CRASH: 0.04,
+}
 
 _ROWS = (GlobalRows(1, (Part("u8", (10,)),)),)
 
@@ -47,11 +61,15 @@ class Kind:
     make_factory: type[TierFactory]
     budget_bytes: int
     steps: int = 400
+    is_ample: bool = False
+    faults: Mapping[Fault, float] = field(default_factory=dict)
 
 
 KINDS = {
     **{name: Kind(profile, MemoryFactory, MEMORY_BUDGET_BYTES) for name, profile in PROFILES.items()},
     "on an SSD": Kind(PROFILES["bounded"], SsdFactory, SSD_BUDGET_BYTES),
+    "faults": Kind(PROFILES["bounded"], PowerCutFactory, AMPLE_BUDGET_BYTES, is_ample=True, faults=FAULTS),
+    "faults, exact": Kind(PROFILES["exact"], PowerCutFactory, AMPLE_BUDGET_BYTES, is_ample=True, faults=FAULTS),
 }
 
 
@@ -61,9 +79,17 @@ def play(kind: Kind, seed: int) -> Counter[str]:
     Raises:
         AssertionError: something was not as promised; the text names the seed and the step.
     """
-    with tempfile.TemporaryDirectory() as directory, _small_batches():
+    with tempfile.TemporaryDirectory(dir=_SCRATCH) as directory, _small_batches():
         factory = kind.make_factory(Path(directory), _no_redis)
-        world = World(kind.profile, BLOCK_TOKENS, seed, factory, kind.budget_bytes)
+        world = World(
+            kind.profile,
+            BLOCK_TOKENS,
+            seed,
+            factory,
+            kind.budget_bytes,
+            is_ample=kind.is_ample,
+            faults=kind.faults,
+        )
         try:
             for _ in range(kind.steps):
                 world.step()

@@ -22,6 +22,7 @@ from storage.base import Payload
 from tests.simulation.engine import Engine, Held, Loaded, Tokens, next_prompt
 from tests.simulation.ledger import Place
 from tests.simulation.payloads import UNTAINTED, payload_of
+from tests.support.faulty import CrashError
 from tests.support.planning import engine_alone
 
 if TYPE_CHECKING:
@@ -318,10 +319,25 @@ class Session:
 
     def _upload(self, plan_id: str | None, frames: list[tuple[FrameHeader, Payload]]) -> None:
         parts, namespace = self.world.parts, self.place.namespace
-        upload = Upload(namespace, ran_plan(parts, None, namespace, plan_id), self._chance(0.1), self._previous)
-        for outcome, (_, payload) in zip(store(parts, upload, frames), frames, strict=True):
+        upload = Upload(namespace, ran_plan(parts, None, namespace, plan_id), self._chance(0.5), self._previous)
+        until, is_ample = self.world.lives_until(), self.world.is_ample
+        try:
+            outcomes = store(parts, upload, frames)
+        except CrashError:
+            for header, payload in frames:
+                self.world.ledger.unheard(namespace, header, payload)
+            self.world.crash()
+            return
+        for outcome, (_, payload) in zip(outcomes, frames, strict=True):
             self._saw(f"{outcome.outcome} {outcome.reason}")
-            self.world.ledger.settle(namespace, outcome, payload)
+            self.world.ledger.settle(
+                namespace,
+                outcome,
+                payload,
+                lives_until=until,
+                is_durable=upload.durable and is_ample,
+                is_sure=upload.durable or not is_ample,
+            )
 
     def _pieces(self, plan: ResumePlan, after: Held) -> Iterator[Piece]:
         """What to store. What must be refused is tried, too."""

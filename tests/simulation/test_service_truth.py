@@ -45,6 +45,8 @@ WITH_SNAPSHOTS = (
     "second-guessed",
 )
 
+WITH_FAULTS = ("a block was missing", "crashed in a write", "fell back", "lost tier_down", "refused corrupt")
+
 
 def play_some(kind: Kind, count: int) -> Counter[str]:
     """Play ``count`` histories; what was seen in all of them."""
@@ -77,6 +79,15 @@ def test_the_service_tells_the_truth_over_an_ssd() -> None:
     check_variety(play_some(KINDS["on an SSD"], 8), EVERYWHERE)
 
 
+@pytest.mark.parametrize("name", ["faults", "faults, exact"])
+def test_whatever_fails_nothing_is_lost_that_was_acknowledged(name: str) -> None:
+    seen = play_some(KINDS[name], 8)
+    check_variety(seen, WITH_FAULTS)
+    assert seen["acknowledged as durable"] > 500
+    assert seen["found again as durable"] > 1000
+
+
 def test_equal_seeds_make_equal_histories() -> None:
-    first, second = (play(replace(KINDS["bounded"], steps=200), 1) for _ in range(2))
-    assert first == second
+    for name in ("bounded", "faults"):
+        first, second = (play(replace(KINDS[name], steps=200), 1) for _ in range(2))
+        assert first == second

@@ -1,7 +1,9 @@
 """A whole service, its clients, and everything that may go wrong between them, on one seed and a clock of its own."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -23,6 +25,7 @@ from tests.simulation.ledger import Ledger, Place
 from tests.simulation.payloads import payload_of
 from tests.simulation.pool import RemotePool
 from tests.simulation.session import Session
+from tests.support.faulty import Fault, FaultyTier
 from tests.support.service import counting_ids, make_parts
 from tests.support.tiers import TierFactory
 
@@ -42,6 +45,7 @@ class Life:
     """A service from its start to its stop: the prompts of the requests it planned, by namespace and request id."""
 
     parts: Parts
+    faulty: tuple[FaultyTier, ...]
     prompts: dict[tuple[str, str], int] = field(default_factory=dict)
 
 
@@ -53,12 +57,23 @@ class World:
         block_tokens: the namespaces' block size.
         seed: what happens.
         factory: makes the tier of the blocks; its clock is everybody's.
-        blocks_budget_bytes: small enough for eviction.
+        blocks_budget_bytes: small enough for eviction, unless ``is_ample``.
+        is_ample: whether nothing is ever evicted: then whatever was acknowledged as durable must be there.
+        faults: how often calls to the tiers fail.
     """
 
     def __init__(
-        self, profile: Profile, block_tokens: int, seed: int, factory: TierFactory, blocks_budget_bytes: int
+        self,
+        profile: Profile,
+        block_tokens: int,
+        seed: int,
+        factory: TierFactory,
+        blocks_budget_bytes: int,
+        *,
+        is_ample: bool = False,
+        faults: Mapping[Fault, float] | None = None,
     ) -> None:
+        self.is_ample, self._faults = is_ample, faults or {}
         self.random = Random(seed)
         self.seen: Counter[str] = Counter()
         self.ledger = Ledger()
@@ -95,6 +110,19 @@ class World:
         """The id of the latest plan in another namespace."""
         return next((plan_id for name, plan_id in reversed(self._plans) if name != place.namespace.name), None)
 
+    def lives_until(self) -> float:
+        """Until when a block lives that is stored now, whatever the wall clock does."""
+        return self.factory.clock.now() + TTL_SECONDS - HOUR_SECONDS
+
+    def crash(self) -> None:
+        """The service died in the middle of a call: what it acknowledged as durable is there all the same."""
+        self.seen["crashed in a write"] += 1
+        self.parts.leases.release_all()
+        self.blocks = self.factory.recover(self.blocks)
+        self.blocks.check_integrity()
+        self.life = self._start()
+        self._check_durable()
+
     def step(self) -> None:
         """Something happens; then everything must still add up."""
         self.steps += 1
@@ -104,12 +132,16 @@ class World:
             what, _ = self.random.choices(_EVENTS, [weight for _, weight in _EVENTS])[0]
             self.seen[what.__name__.strip("_")] += 1
             what(self)
+        for tier in self.life.faulty:
+            self.ledger.gone(tier.dropped)
         self._check()
 
     def finish(self) -> None:
         """Stop the service: every lease ends, every request is counted, and nothing stays pinned."""
         self.pool.is_away = False
         self._stop()
+        self._check_durable()
+        self.seen["acknowledged as durable"] += self.ledger.acknowledged
         self.ledger.check_tier(self.blocks, RecordClass.BLOCK)
         self.ledger.check_tier(self.pool, RecordClass.SNAPSHOT)
 
@@ -117,18 +149,27 @@ class World:
         spec = NamespaceSpec("tenant", "model", "1", profile, block_tokens=block_tokens, salt=name, shards=shards)
         return Place(self.parts.namespaces.register(ANYBODY, name, spec)[0])
 
+    def _check_durable(self) -> None:
+        self.seen["found again as durable"] += self.ledger.check_durable(self.blocks, self.factory.clock.now())
+
+    def _faulty(self, tier: Tier, faults: Mapping[Fault, float]) -> FaultyTier:
+        cut = partial(self.factory.before_crash, tier, self.random) if tier.is_durable else None
+        return FaultyTier(tier, self.random, faults, wait=self.factory.clock.advance, before_crash=cut)
+
     def _start(self) -> Life:
+        blocks = self._faulty(self.blocks, self._faults)
+        pool = self._faulty(self.pool, {**self._faults, Fault.CRASH: 0.0})
         parts = make_parts(
             self._directory,
             self.factory.clock,
             settings=SETTINGS,
-            blocks=self.blocks,
-            snapshots=self.pool,
+            blocks=blocks,
+            snapshots=pool,
             make_id=self._ids,
         )
         # Requests come again hours later here; let none be counted twice for that.
         finished = Recent[RequestKey, None](self.factory.clock, ttl_seconds=1e9, limit=1 << 20)
-        return Life(replace(parts, finished=finished))
+        return Life(replace(parts, finished=finished), (blocks, pool))
 
     def _stop(self) -> None:
         finish_all(self.parts)
@@ -216,9 +257,10 @@ class World:
         prompt = self.random.choice(place.prompts[-4:])
         keys = place.keys_of(prompt)
         if keys:
-            kind = self.random.choice(list(RecordClass))
+            kind, key = self.random.choice(list(RecordClass)), self.random.choice(keys)
+            self.ledger.gone(place.namespace.record_id(key, shard) for shard in range(place.namespace.shards))
             try:
-                records.delete(self.parts, place.namespace, kind, [self.random.choice(keys)])
+                records.delete(self.parts, place.namespace, kind, [key])
             except TierDownError:
                 self.seen["not deleted tier_down"] += 1
 
@@ -235,6 +277,8 @@ class World:
             chosen = self.random.choice(names[-40:])
             if isinstance(self.blocks.lookup([chosen])[0], Entry):
                 payload = self.ledger.last(RecordClass.BLOCK, chosen).payload
+                for shard in range(2):  # It is found by its key, and so may be that of another shard.
+                    self.ledger.damaged(RecordId(chosen.key, shard))
                 self.factory.damage(self.blocks, Record(chosen, payload, 0, Provenance.EXACT))
 
     def _the_service_stops_and_starts(self) -> None:
@@ -250,6 +294,7 @@ class World:
         if self.blocks.is_durable:
             self.blocks = self.factory.reopen(self.blocks)
         self.life = self._start()
+        self._check_durable()
 
 
 _EVENTS = [

@@ -6,9 +6,10 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from storage.base import Payload
+from storage.base import Payload, Tier
 from storage.ssd import SsdTier
 from storage.ssd.segments import SegmentFiles
+from tests.support.tiers import SsdFactory
 
 _META_PAGES = 2
 _LMDB_PAGE_BYTES = 4096
@@ -72,3 +73,46 @@ def undo_last_commit(path: Path) -> None:
         newest = numbers.index(max(numbers))
         file.seek(newest * _LMDB_PAGE_BYTES + _TXNID_OFFSET)
         file.write(struct.pack("<Q", min(numbers) - 1))
+
+
+class PowerCutFactory(SsdFactory):
+    """SSD tiers whose process, and machine, may die at any step of a write; what the medium has then is opened."""
+
+    def __init__(self, directory: Path, redis_url: Callable[[], str]) -> None:
+        super().__init__(directory, redis_url)
+        self.make_files = self._make_files
+        self._files: VolatileFiles | None = None
+        self._steps_left = 0
+        self._cut: Callable[[], None] | None = None
+        self._after: Path | None = None
+
+    def before_crash(self, tier: Tier, random: random.Random) -> None:
+        """See :meth:`TierFactory.before_crash`. The power goes at one of the next writes or syncs."""
+        self._steps_left = random.randint(1, 3)
+        self._after = None
+        assert isinstance(tier, SsdTier)
+        self._cut = lambda: self._cut_power(tier, random)
+
+    def recover(self, tier: Tier) -> Tier:
+        """See :meth:`TierFactory.recover`. Where the power did not go during the write, it goes now."""
+        if self._cut is not None:
+            self._cut()
+        assert self._after is not None
+        _, ttl_seconds, budget_bytes = self._settings[tier]
+        tier.close()
+        return self._open(self._after, ttl_seconds, budget_bytes)
+
+    def _make_files(self, directory: Path) -> SegmentFiles:
+        self._files = VolatileFiles(directory, self._step)
+        return self._files
+
+    def _step(self, files: VolatileFiles) -> None:
+        self._steps_left -= 1
+        if self._cut is not None and not self._steps_left:
+            self._cut()
+
+    def _cut_power(self, tier: SsdTier, rng: random.Random) -> None:
+        self._cut = None
+        assert self._files is not None
+        self._after = self.directory / f"after{len(self._settings)}"
+        cut_power(self._settings[tier][0], self._after, self._files, tier, rng)

@@ -8,6 +8,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import ClassVar
 
 from redis import Redis
@@ -23,6 +24,8 @@ from storage.sealed import SEAL_BYTES, TenantKeys
 from storage.sealed.tier import SealedTier
 from storage.ssd import SsdTier
 from storage.ssd import format as ssd_format
+from storage.ssd.segments import SegmentFiles
+from tests.support.faulty import FaultyTier
 from tests.support.observers import RecordingObserver
 from tests.support.redis_server import let_time_pass, read_bytes, remove_keys
 
@@ -86,6 +89,14 @@ class TierFactory(ABC):
         """Close a durable tier and open its data again, under the same settings."""
         raise NotImplementedError(f"{type(tier).__name__} keeps nothing over a restart")
 
+    def before_crash(self, tier: Tier, random: Random) -> None:
+        """The next write of ``tier`` is one that the process does not survive."""
+        raise NotImplementedError(f"{type(tier).__name__} has no medium to be cut off from")
+
+    def recover(self, tier: Tier) -> Tier:
+        """Let go of a tier whose process died, and open what its medium has. Memory has all: it is another's."""
+        return tier
+
     def close(self) -> None:
         """Close every tier that was made."""
         for tier in self._made:
@@ -114,6 +125,15 @@ class MemoryFactory(TierFactory):
         """The pool keeps the payload by reference: damage the writer's own buffer."""
         assert isinstance(record.payload, bytearray)
         record.payload[len(record.payload) // 2] ^= 1
+
+
+class FaultyMemoryFactory(MemoryFactory):
+    """The in-process pool behind a fault-injecting wrapper that injects none."""
+
+    name = "faulty-memory"
+
+    def _make(self, ttl_seconds: float, budget_bytes: int) -> Tier:
+        return FaultyTier(super()._make(ttl_seconds, budget_bytes), Random(0), {}, wait=self.clock.advance)
 
 
 class RedisFactory(TierFactory):
@@ -187,6 +207,7 @@ class SsdFactory(TierFactory):
     def __init__(self, directory: Path, redis_url: Callable[[], str]) -> None:
         super().__init__(directory, redis_url)
         self._settings: dict[Tier, tuple[Path, float, int]] = {}
+        self.make_files: Callable[[Path], SegmentFiles] = SegmentFiles
 
     def reopen(self, tier: Tier) -> Tier:
         """See :meth:`TierFactory.reopen`."""
@@ -204,6 +225,7 @@ class SsdFactory(TierFactory):
             budget_bytes=budget_bytes,
             observer=self.observer,
             max_record_bytes=LARGEST_RECORD_BYTES if budget_bytes == AMPLE_BUDGET_BYTES else 0,
+            make_files=self.make_files,
         )
         self._settings[tier] = (directory, ttl_seconds, budget_bytes)
         self._made.append(tier)
@@ -292,6 +314,18 @@ class RoutedSsdFactory(SsdFactory):
         return tier
 
 
+class FaultySsdFactory(SsdFactory):
+    """The SSD tier behind a fault-injecting wrapper that injects none."""
+
+    name = "faulty-ssd"
+
+    def _open(self, directory: Path, ttl_seconds: float, budget_bytes: int) -> Tier:
+        inner = super()._open(directory, ttl_seconds, budget_bytes)
+        wrapper = FaultyTier(inner, Random(0), {}, wait=self.clock.advance)
+        self._settings[wrapper] = self._settings[inner]
+        return wrapper
+
+
 FACTORIES: tuple[type[TierFactory], ...] = (
     MemoryFactory,
     SsdFactory,
@@ -302,4 +336,6 @@ FACTORIES: tuple[type[TierFactory], ...] = (
     SealedRedisFactory,
     RoutedMemoryFactory,
     RoutedSsdFactory,
+    FaultyMemoryFactory,
+    FaultySsdFactory,
 )

@@ -121,3 +121,24 @@ def test_damage_in_many_records_at_once(shelf: SsdShelf) -> None:
     assert [isinstance(result, bytes) for result in results] == [False, True] * 100
     assert tier.usage().records == 100
     tier.check_integrity()
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_was_written_without_a_sync_is_read_before_it_counts_as_durable(
+    shelf: SsdShelf, is_restarted: bool
+) -> None:
+    """A crash of the machine may leave a row of such a record, and not its bytes."""
+    tier = shelf.open()
+    records = make_records(range(3), size=SIZE)
+    tier.write(records, durable=False)
+    flip(shelf.segments()[0], RECORD_BYTES + HEADER_BYTES + 99)
+    if is_restarted:
+        tier.close()
+        tier = shelf.open()
+    results = tier.write(records, durable=True)
+    assert [result.outcome for result in results] == [
+        WriteOutcome.DUPLICATE, WriteOutcome.STORED, WriteOutcome.DUPLICATE
+    ]  # fmt: skip
+    assert fetch(tier, ids(range(3))) == [record.payload for record in records]
+    flip(shelf.segments()[0], HEADER_BYTES + 99)
+    assert tier.write(records[:1], durable=True)[0].outcome is WriteOutcome.DUPLICATE, "read once, then believed"
