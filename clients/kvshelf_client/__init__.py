@@ -1,5 +1,6 @@
 """Client of the kvshelf KV-cache persistence service."""
 
+import logging
 from typing import TYPE_CHECKING
 
 from kvshelf_client.client import Client
@@ -28,6 +29,9 @@ __all__ = [
     "StoreRecord",
     "Tls",
 ]
+
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())  # Nothing is printed unless the engine wants it.
 
 
 def __getattr__(name: str) -> object:

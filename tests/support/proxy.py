@@ -3,6 +3,7 @@
 import contextlib
 import selectors
 import socket
+import struct
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -10,6 +11,8 @@ from types import TracebackType
 from storage.clock import SystemClock
 
 _CHUNK_BYTES = 1 << 16
+_RESET = struct.pack("ii", 1, 0)
+"""A linger of no time: closing resets."""
 
 
 class Proxy:
@@ -20,30 +23,47 @@ class Proxy:
     * ``delay_seconds``: how long every piece of an answer is held back.
     * ``trickle_bytes``: answers come in pieces of so many bytes, each held back on its own; 0 for as they come.
     * ``cut_after_bytes``: so many bytes of answers later the connection is cut; None for never.
+    * ``is_silent``: nothing is passed on any more, and nobody is told.
+    * ``is_resetting``: what is accepted is reset.
+    * ``spoil``: changes each piece of an answer.
     """
 
     def __init__(self, port: int) -> None:
         self.delay_seconds = 0.0
         self.trickle_bytes = 0
         self.cut_after_bytes: int | None = None
+        self.is_silent = self.is_resetting = False
+        self.spoil: Callable[[bytes], bytes] = lambda piece: piece
         self.accepted_at: list[float] = []
         """When each connection was accepted, on the monotonic clock."""
         self.aim(port)
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._run(self._accept)
+        self._run(self._accept, self._listener)
 
     @property
     def url(self) -> str:
         """Where it is, as a Redis URL."""
-        return f"redis://127.0.0.1:{self._listener.getsockname()[1]}/0"
+        return f"redis://127.0.0.1:{self.port}/0"
 
     def aim(self, port: int) -> None:
         """Connect what is accepted from now on to that port of 127.0.0.1."""
         self._target = ("127.0.0.1", port)
+
+    def stop_listening(self) -> None:
+        """Refuse connections, and cut every one there is."""
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut_all()
+
+    def listen_again(self) -> None:
+        """Accept connections again, at the same place."""
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._run(self._accept, self._listener)
 
     def cut_all(self) -> None:
         """Cut every connection there is."""
@@ -59,9 +79,7 @@ class Proxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self.cut_all()
+        self.stop_listening()
         for thread in self._threads:
             thread.join(20)
 
@@ -70,14 +88,18 @@ class Proxy:
         self._threads.append(thread)
         thread.start()
 
-    def _accept(self) -> None:
+    def _accept(self, listener: socket.socket) -> None:
         while True:
             try:
-                client, _ = self._listener.accept()
+                client, _ = listener.accept()
             except OSError:
                 return
             self.accepted_at.append(SystemClock().monotonic())
-            self._run(self._serve, client)
+            if self.is_resetting:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+                client.close()
+            else:
+                self._run(self._serve, client)
 
     def _serve(self, client: socket.socket) -> None:
         with client, contextlib.suppress(OSError), socket.create_connection(self._target, 5) as server:
@@ -102,6 +124,8 @@ class Proxy:
                     data = source.recv(_CHUNK_BYTES)
                     if not data:
                         return
+                    if self.is_silent:
+                        continue
                     if source is client:
                         server.sendall(data)
                     elif not self._answer(client, data):
@@ -109,6 +133,7 @@ class Proxy:
 
     def _answer(self, client: socket.socket, data: bytes) -> bool:
         """Pass a piece of an answer on, as slowly as is set; False when the connection is to be cut."""
+        data = self.spoil(data)
         size = self.trickle_bytes or len(data)
         for start in range(0, len(data), size):
             if self.delay_seconds and self._stop.wait(self.delay_seconds):

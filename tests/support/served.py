@@ -54,6 +54,11 @@ class Served:
         return self.server.url
 
     @property
+    def port(self) -> int:
+        """The port of it."""
+        return int(self.url.rpartition(":")[2])
+
+    @property
     def http(self) -> httpx.Client:
         """A client of it."""
         assert self._http is not None, "the service was not started"
