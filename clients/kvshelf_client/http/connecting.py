@@ -33,7 +33,7 @@ def parse_address(url: str) -> Address:
     """Split an address such as ``http://127.0.0.1:8710``; raises ValueError on one that is none."""
     parts = urlsplit(url)
     is_plain = not (parts.query or parts.fragment or parts.username or parts.password)
-    if parts.scheme not in _PORTS or not parts.hostname or not is_plain or not parts.netloc.isprintable():
+    if parts.scheme not in _PORTS or not parts.hostname or not is_plain or not _can_be_sent(url):
         raise ValueError(f"{url!r} is no service address; it looks like http://127.0.0.1:8710")
     port = parts.port or _PORTS[parts.scheme]
     return Address(parts.scheme, parts.hostname, port, parts.netloc, parts.path.rstrip("/"))
@@ -103,3 +103,7 @@ def _resolve(address: Address, deadline: Deadline) -> Steps[list[tuple[int, int,
 
 def _look_up(address: Address, flags: int) -> list[tuple[int, int, int, str, tuple[object, ...]]]:
     return socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM, flags=flags)  # type: ignore[return-value]
+
+
+def _can_be_sent(url: str) -> bool:
+    return url.isascii() and url.isprintable() and " " not in url
