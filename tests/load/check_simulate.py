@@ -48,7 +48,8 @@ def check_known(folder: Path) -> bool:
         good = good and same
         console.say(
             f"{'ok  ' if same else 'FAIL'} {name}: {result.requests:,} requests, {result.prompt_tokens:,} tokens, hit "
-            f"rate {result.token_hit_rate:.5f} (known {known.hit_rate:.5f}) in {elapsed:.1f} s of one processor, {peak / 1e6:.0f} MB"
+            f"rate {result.token_hit_rate:.5f} (known {known.hit_rate:.5f}) in {elapsed:.1f} s of one processor, "
+            f"{peak / 1e6:.0f} MB"
         )
     return good
 
