@@ -5,7 +5,7 @@ byte of its message is taken, and bulk passes through untouched by protobuf.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, TypeAlias
 
 import grpc
@@ -21,6 +21,8 @@ from service.grpc.call import Call, Verb
 from service.grpc.problems import DETAILS_KEY, MAX_DETAIL_CHARACTERS, code_of, details_of
 from service.grpc.verbs.table import VERBS
 
+_GONE = (grpc.aio.InternalError, grpc.aio.UsageError)
+"""What a call of gRPC raises when the other side has ended it, and this task has yet to hear of it."""
 SERVICE = pb.DESCRIPTOR.services_by_name["Kvshelf"]
 Rpc: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
@@ -56,8 +58,11 @@ class Gate:
                 finally:
                     self._context.under_way -= 1
                     self._calls -= 1
+            except _GONE:
+                return
             except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets it as a problem.
-                await _refuse(rpc, problem_of(error))
+                with suppress(*_GONE):
+                    await _refuse(rpc, problem_of(error))
 
         return serve
 
