@@ -1,6 +1,7 @@
 """All leases of a service: bounded in number and in what they keep, renewed by use, gone at their time."""
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 
@@ -27,6 +28,7 @@ class LeaseBook:
         clock: when leases are over.
         max_leases: leases at one time.
         max_records: what all of them may come to, each at its :attr:`Lease.weight`.
+        max_tenant_share: what one tenant may have of either, above 0 and at most 1. Without tenants it bounds nobody.
         renewed: told of each lease that is renewed by a use, from the using thread.
     """
 
@@ -36,11 +38,13 @@ class LeaseBook:
         *,
         max_leases: int,
         max_records: int,
+        max_tenant_share: float = 1.0,
         renewed: Callable[[Lease], None] = lambda _: None,
     ) -> None:
         self._clock = clock
         self._max_leases = max_leases
         self._max_records = max_records
+        self._max_tenant_share = max_tenant_share
         self._renewed = renewed
         self._lock = threading.Lock()
         # The owner is part of the key: what is another's is not found, as what never was, and in the same way.
@@ -48,6 +52,8 @@ class LeaseBook:
         self._by_request: dict[RequestKey, Lease] = {}
         self._records = 0
         self._weight = 0
+        self._counts: Counter[str | None] = Counter()
+        self._weights: Counter[str | None] = Counter()
 
     def __len__(self) -> int:
         return len(self._leases)
@@ -69,7 +75,7 @@ class LeaseBook:
             LeaseLimitError: a bound is reached.
         """
         with self._lock:
-            self._check_room(self._by_request.get(request), weight)
+            self._check_room(request[0], self._by_request.get(request), weight)
 
     def add(self, lease: Lease) -> Lease | None:
         """Start a lease. Returns the one it takes the place of, of the same request, already closed; or None.
@@ -79,23 +85,35 @@ class LeaseBook:
         """
         with self._lock:
             earlier = self._by_request.get(lease.request_key)
-            self._check_room(earlier, lease.weight)
+            self._check_room(lease.owner, earlier, lease.weight)
             idle = self._close([earlier] if earlier else [])
             lease.expires_at = self._clock.monotonic() + lease.ttl_seconds
             self._leases[lease.owner, lease.lease_id] = lease
             self._by_request[lease.request_key] = lease
-            self._records += lease.records
-            self._weight += lease.weight
+            self._count(lease, 1)
         _let_go(idle)
         return earlier
 
-    def _check_room(self, earlier: Lease | None, weight: int) -> None:
+    def _check_room(self, owner: str | None, earlier: Lease | None, weight: int) -> None:
         """Raise LeaseLimitError unless a lease of that weight fits in, in place of the earlier one."""
-        if len(self._leases) - bool(earlier) >= self._max_leases:
-            raise LeaseLimitError(f"{self._max_leases} leases are out")
-        if self._weight - (earlier.weight if earlier else 0) + weight > self._max_records:
-            detail = f"{self._weight} of at most {self._max_records} records are under lease"
-            raise LeaseLimitError(f"{detail}, and this request needs {weight}")
+        count, more = (0, weight - earlier.weight) if earlier else (1, weight)
+        for what, of_all, own, most in (
+            ("leases", len(self._leases) + count, self._counts[owner] + count, self._max_leases),
+            ("records under lease", self._weight + more, self._weights[owner] + more, self._max_records),
+        ):
+            share = most if owner is None else int(most * self._max_tenant_share)
+            if of_all > most or own > share:
+                bounds = f"at most {share} of one caller, {most} of all"
+                raise LeaseLimitError(f"no room for more {what}: {bounds}, and this request needs {weight} records")
+
+    def _count(self, lease: Lease, change: int) -> None:
+        """Count a lease in (1) or out (-1)."""
+        self._records += change * lease.records
+        self._weight += change * lease.weight
+        self._counts[lease.owner] += change
+        self._weights[lease.owner] += change * lease.weight
+        if not self._counts[lease.owner]:
+            del self._counts[lease.owner], self._weights[lease.owner]
 
     @contextmanager
     def use(self, owner: str | None, lease_id: str) -> Iterator[Lease]:
@@ -168,8 +186,7 @@ class LeaseBook:
             del self._leases[lease.owner, lease.lease_id]
             if self._by_request.get(lease.request_key) is lease:
                 del self._by_request[lease.request_key]
-            self._records -= lease.records
-            self._weight -= lease.weight
+            self._count(lease, -1)
             lease.closed = True
         return [lease for lease in leases if not lease.users]
 
@@ -182,6 +199,9 @@ class LeaseBook:
             weight = sum(lease.weight for lease in self._leases.values())
             if weight != self._weight:
                 raise AssertionError(f"leases come to {weight}, the book says {self._weight}")
+            counts = Counter(lease.owner for lease in self._leases.values())
+            if counts != self._counts or sum(self._weights.values()) != weight:
+                raise AssertionError(f"owners have {counts} leases, the book says {self._counts}")
             if any(self._leases.get((lease.owner, lease.lease_id)) is not lease for lease in self._by_request.values()):
                 raise AssertionError("a request points at a lease that is gone")
 

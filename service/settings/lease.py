@@ -14,6 +14,9 @@ class LeaseSettings(Group):
     max_ttl_seconds: float = Field(600.0, gt=0, le=86_400, description="The longest life a caller may ask for.")
     max_leases: int = Field(10_000, ge=1, description="Leases at one time; past it a plan is answered with 503.")
     max_records: int = Field(2_000_000, ge=1, description="Records under lease at one time; past it 503.")
+    max_tenant_share: float = Field(
+        0.5, gt=0, le=1, description="What one tenant may have of max_leases and max_records, as a share."
+    )
     plan_memory_seconds: float = Field(
         3600.0, gt=0, le=MAX_SECONDS, description="How long a plan's facts are remembered for the stores that name it."
     )

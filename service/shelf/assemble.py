@@ -9,7 +9,7 @@ from pathlib import Path
 from service.access import Access, GuardedAccess, UnguardedAccess
 from service.erasure.book import MAX_ERASURES, ErasureBook
 from service.leases.book import LeaseBook
-from service.leases.lease import Lease, PlanFacts
+from service.leases.lease import Lease, PlanFacts, RequestKey
 from service.leases.recent import Recent
 from service.metrics import Metrics
 from service.metrics.events import EventLog
@@ -134,7 +134,12 @@ def assemble(
     """Put a service together from opened parts; ``close`` becomes its own."""
     leases = settings.lease
     longest_seconds = max(leases.plan_memory_seconds, leases.ttl_seconds, leases.max_ttl_seconds)
-    plans = Recent[tuple[str | None, str], PlanFacts](clock, ttl_seconds=longest_seconds, limit=leases.max_plans)
+    plans = Recent[tuple[str | None, str], PlanFacts](
+        clock, ttl_seconds=longest_seconds, limit=leases.max_plans, owner_of=lambda key: key[0]
+    )
+    finished = Recent[RequestKey, None](
+        clock, ttl_seconds=leases.plan_memory_seconds, limit=leases.max_plans, owner_of=lambda key: key[0]
+    )
 
     def renew_facts(lease: Lease) -> None:
         """No plan is forgotten while its lease lives."""
@@ -150,9 +155,15 @@ def assemble(
         namespaces=namespaces,
         blocks=blocks,
         snapshots=snapshots,
-        leases=LeaseBook(clock, max_leases=leases.max_leases, max_records=leases.max_records, renewed=renew_facts),
+        leases=LeaseBook(
+            clock,
+            max_leases=leases.max_leases,
+            max_records=leases.max_records,
+            max_tenant_share=leases.max_tenant_share,
+            renewed=renew_facts,
+        ),
         plans=plans,
-        finished=Recent(clock, ttl_seconds=leases.plan_memory_seconds, limit=leases.max_plans),
+        finished=finished,
         breaker_state=lambda: snapshots.state.value,
         retention_reached_seconds=lambda: _or_ttl(retention_reached_seconds(), settings),
         close=close,

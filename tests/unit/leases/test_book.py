@@ -74,7 +74,7 @@ def test_keys_count_where_they_are_more_than_the_records(book: LeaseBook) -> Non
     keys = [bytes([number]) * 32 for number in range(6)]
     book.add(make_lease("a", keys=keys))
     assert book.records == 0
-    with pytest.raises(LeaseLimitError, match=r"6 of at most 10 .* needs 5"):
+    with pytest.raises(LeaseLimitError, match=r"at most 10 .* needs 5"):
         book.add(make_lease("b", holds=[OpenHold(5)], keys=keys[:5]))
     book.add(make_lease("b", holds=[OpenHold(4)], keys=keys[:4]))
     book.check_integrity()
@@ -358,3 +358,35 @@ def test_threads_that_plan_fetch_release_and_expire_leave_nothing_behind(clock: 
     assert (len(book), book.records) == (0, 0)
     assert tier.usage().pinned_bytes == 0
     tier.check_integrity()
+
+
+def owned(lease_id: str, owner: str | None, holds: int = 0, request_id: str | None = None) -> Lease:
+    return replace(make_lease(lease_id, request_id, holds=[OpenHold(holds)] if holds else []), owner=owner)
+
+
+def test_one_owner_has_no_more_than_its_share(clock: ManualClock) -> None:
+    book = LeaseBook(clock, max_leases=4, max_records=20, max_tenant_share=0.5)
+    book.add(owned("a", "loud", 4))
+    book.add(owned("b", "loud", 6, "again"))
+    for lease in (owned("c", "loud"), owned("c", "loud", 1)):
+        with pytest.raises(LeaseLimitError, match="at most 2 of one caller, 4 of all"):
+            book.add(lease)
+    book.add(owned("c", "loud", 6, "again"))
+    with pytest.raises(LeaseLimitError, match="at most 10 of one caller, 20 of all"):
+        book.add(owned("d", "loud", 7, "again"))
+    book.add(owned("d", "quiet", 10))
+    with pytest.raises(LeaseLimitError):
+        book.check_room(("quiet", NAMESPACE.fingerprint, "more"), 1)
+    book.check_integrity()
+    book.release("loud", "a")
+    book.add(owned("e", "loud", 4))
+    book.check_integrity()
+
+
+def test_without_owners_there_is_no_share(clock: ManualClock) -> None:
+    book = LeaseBook(clock, max_leases=2, max_records=20, max_tenant_share=0.5)
+    for lease_id in "ab":
+        book.add(owned(lease_id, None, 10))
+    with pytest.raises(LeaseLimitError):
+        book.add(owned("c", None))
+    book.check_integrity()

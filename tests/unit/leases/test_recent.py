@@ -104,3 +104,19 @@ def test_of_many_threads_one_puts_each_key(clock: ManualClock) -> None:
     for one in threads:
         one.join()
     assert sorted(winners) == list(range(500))
+
+
+def test_whoever_has_the_most_loses_their_oldest(clock: ManualClock) -> None:
+    recent = Recent[tuple[str, int], int](clock, ttl_seconds=60, limit=10, owner_of=lambda key: key[0])
+    for number in range(3):
+        recent.put(("quiet", number), number)
+    for number in range(1000):
+        recent.put(("loud", number), number)
+        recent.put_if_absent(("loud", number), number)
+    assert len(recent) == 10
+    assert [recent.get(("quiet", number)) for number in range(3)] == [0, 1, 2]
+    assert [recent.get(("loud", number)) for number in (992, 993, 999)] == [None, 993, 999]
+    for number in range(3, 20):
+        recent.put(("quiet", number), number)
+    held = [owner for owner in ("quiet", "loud") for number in range(1000) if recent.get((owner, number)) is not None]
+    assert (held.count("quiet"), held.count("loud"), len(recent)) == (5, 5, 10)
