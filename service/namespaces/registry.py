@@ -14,8 +14,11 @@ from service.namespaces.errors import (
 )
 from service.namespaces.namespace import Namespace, make_namespace
 from service.namespaces.spec import NamespaceSpec, spec_from_document
+from service.settings import SharedNamespace
 from storage.catalog import Catalog, CatalogError, CorruptDocumentError
 
+_ALL = object()
+"""Every tenant, as a reader."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 
 
@@ -27,18 +30,26 @@ class NamespaceRegistry:
         max_namespaces: one more of a tenant is refused; those already kept are always loaded.
         max_block_bytes: the largest block of one shard that the SSD shelf of a tenant can keep.
         max_snapshot_bytes: the largest snapshot of one shard.
+        shared: namespaces that other tenants may read.
 
     Raises:
         CatalogError: a kept namespace is corrupt or does not fit the settings; the text names its file.
     """
 
     def __init__(
-        self, catalog: Catalog, *, max_namespaces: int, max_block_bytes: Callable[[str], int], max_snapshot_bytes: int
+        self,
+        catalog: Catalog,
+        *,
+        max_namespaces: int,
+        max_block_bytes: Callable[[str], int],
+        max_snapshot_bytes: int,
+        shared: Sequence[SharedNamespace] = (),
     ) -> None:
         self._catalog = catalog
         self._max_namespaces = max_namespaces
         self._max_block_bytes = max_block_bytes
         self._max_snapshot_bytes = max_snapshot_bytes
+        self._shared = {(reader, one.namespace): one.tenant for one in shared for reader in one.readers or (_ALL,)}
         self._lock = threading.Lock()
         # By tenant and name, and by name alone under None, for whoever asks where there are no tenants: what is
         # another's is not found, as what never was, and in the same way.
@@ -98,24 +109,39 @@ class NamespaceRegistry:
                 self._tenants = {one.namespace_id: one.spec.tenant for one in self._all()}
 
     def get(self, principal: Principal, name: str) -> Namespace:
-        """The namespace that the caller knows by a name.
+        """The namespace that the caller knows by a name: its own, else one of another tenant that it may read.
 
         Raises:
-            UnknownNamespaceError: there is none; one of another tenant is none.
+            UnknownNamespaceError: there is none; any other of another tenant is none.
         """
-        namespace = self._known.get((principal.tenant, name))
-        if namespace is None:
+        own = self._known.get((principal.tenant, name))
+        shared = self._known.get((self._sharer(principal.tenant, name), name))
+        if own is None and shared is None:
             raise UnknownNamespaceError(name)
-        return namespace
+        return own or shared  # type: ignore[return-value]
 
     def get_writable(self, principal: Principal, name: str) -> Namespace:
-        """As :meth:`get`, for a caller that is going to change what is in it."""
-        return self.get(principal, name)
+        """As :meth:`get`, for a caller that is going to change what is in it.
+
+        Raises:
+            ScopeError: it is another tenant's, who lets the caller read it.
+        """
+        namespace = self.get(principal, name)
+        if principal.tenant not in (None, namespace.spec.tenant):
+            raise ScopeError(f"the namespace {name!r} is shared for reading; only its tenant changes it")
+        return namespace
 
     def list(self, principal: Principal) -> list[Namespace]:
         """All namespaces that the caller knows, by name; all there are, for the operator."""
-        known = [one for one in self._all() if principal.is_operator or one.spec.tenant == principal.tenant]
+        known = [one for one in self._all() if principal.is_operator or self._may_read(principal.tenant, one)]
         return sorted(known, key=lambda namespace: (namespace.name, namespace.spec.tenant))
+
+    def _may_read(self, tenant: str | None, namespace: Namespace) -> bool:
+        return namespace.spec.tenant in (tenant, self._sharer(tenant, namespace.name))
+
+    def _sharer(self, tenant: str | None, name: str) -> str:
+        """Who shares a namespace of that name with a tenant; nobody's name where nobody does."""
+        return self._shared.get((tenant, name)) or self._shared.get((_ALL, name)) or OPERATOR
 
     def tenant_of(self, namespace_id: bytes) -> str | None:
         """The tenant of the namespace with that id; None where there is none. Quick: asked for each record."""
@@ -137,7 +163,7 @@ class NamespaceRegistry:
 
     def _check_new(self, principal: Principal, requested: Namespace) -> None:
         self._check_record_bytes(requested)
-        if len(self.list(principal)) >= self._max_namespaces:
+        if sum(principal.tenant in (None, one.spec.tenant) for one in self._all()) >= self._max_namespaces:
             raise NamespaceLimitError(self._max_namespaces)
         for other in self._all():
             same_id = other.namespace_id == requested.namespace_id

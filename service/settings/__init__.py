@@ -1,6 +1,6 @@
 """Every setting of the service. One group a module; :mod:`service.settings.load` merges the sources."""
 
-from service.settings.access import AccessSettings, TenantSettings
+from service.settings.access import AccessSettings, SharedNamespace, TenantSettings
 from service.settings.base import GIB, KIB, MAX_BYTES, MAX_SECONDS, MIB
 from service.settings.encryption import EncryptionSettings
 from service.settings.grpc import GrpcSettings
@@ -29,6 +29,7 @@ __all__ = [
     "SHARED_SHELF",
     "AccessSettings",
     "EncryptionSettings",
+    "SharedNamespace",
     "TenantSettings",
     "Settings",
     "TlsSettings",

@@ -23,6 +23,14 @@ class TenantSettings(Group):
     )
 
 
+class SharedNamespace(Group):
+    """A namespace of one tenant that others may read: a common system prompt, say."""
+
+    tenant: str = Field(min_length=1, description="Whose it is; only this tenant writes.")
+    namespace: str = Field(min_length=1, description="Its name, under which the readers know it too.")
+    readers: tuple[str, ...] = Field((), description="The tenants that may read it; none listed: all.")
+
+
 class AccessSettings(Group):
     """Who may ask, and what."""
 
@@ -37,6 +45,19 @@ class AccessSettings(Group):
     tenants: dict[str, TenantSettings] = Field(
         {}, max_length=1000, description="Tenants with budgets of their own: nobody else's records take their space."
     )
+    shared: tuple[SharedNamespace, ...] = Field(
+        (), max_length=1000, description="Namespaces that other tenants may read."
+    )
+
+    @field_validator("shared")
+    @classmethod
+    def _have_names_of_their_own(cls, shared: tuple[SharedNamespace, ...]) -> tuple[SharedNamespace, ...]:
+        names = [one.namespace for one in shared]
+        if any(OPERATOR in one.readers for one in shared):
+            raise ValueError(f"{OPERATOR!r} is no tenant; leave readers out to share with all")
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"two tenants share a namespace under one name, {twice[0]!r}; readers could not tell")
+        return shared
 
     @field_validator("tenants")
     @classmethod

@@ -73,6 +73,7 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
             max_namespaces=settings.limits.max_namespaces,
             max_block_bytes=max_block_bytes,
             max_snapshot_bytes=settings.limits.max_snapshot_bytes,
+            shared=settings.access.shared,
         )
         if not access.is_guarded:
             namespaces.check_names()

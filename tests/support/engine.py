@@ -134,12 +134,12 @@ def release(http: httpx.Client, planned: dict[str, Any], ran: str = "plan") -> d
     return sources
 
 
-def serve_cold(http: httpx.Client, prompt: bytes) -> list[str]:
+def serve_cold(http: httpx.Client, prompt: bytes, name: str = "ns") -> list[str]:
     """Run a prompt cold: store all its full blocks and the snapshot at the last boundary."""
-    planned = plan(http, prompt)
-    keys = keys_of(http, prompt)
+    planned = plan(http, prompt, name)
+    keys = keys_of(http, prompt, name)
     boundary = len(keys) * BLOCK
-    store(http, blocks(keys) + snapshot(keys, boundary), plan_id=planned["plan"]["plan_id"])
+    store(http, blocks(keys) + snapshot(keys, boundary), name, plan_id=planned["plan"]["plan_id"])
     release(http, planned)
     return keys
 

@@ -68,6 +68,7 @@ def make_parts(
             max_namespaces=settings.limits.max_namespaces,
             max_block_bytes=lambda _: 64 << 20,
             max_snapshot_bytes=settings.limits.max_snapshot_bytes,
+            shared=settings.access.shared,
         ),
         blocks=blocks,
         snapshots=BreakerTier(snapshots, clock, jitter=lambda: 0.0),

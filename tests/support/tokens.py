@@ -33,8 +33,8 @@ class ListedAccess(Access):
         return None
 
 
-def two_tenants() -> ListedAccess:
-    """Tokens ``a`` and ``b`` of the tenants of these names, with all scopes; ``a-SCOPE`` with one; ``operator``."""
+def two_tenants(more: Mapping[str, Principal] | None = None) -> ListedAccess:
+    """Tokens ``a`` and ``b`` of tenants of these names, with all scopes; ``a-SCOPE`` with one; ``operator``; ``more``."""
     principals = {tenant: Principal(tenant, EVERYTHING) for tenant in "ab"}
     principals |= {f"a-{scope}": Principal("a", frozenset({scope})) for scope in Scope}
-    return ListedAccess({**principals, "operator": Principal(OPERATOR, EVERYTHING)})
+    return ListedAccess({**principals, "operator": Principal(OPERATOR, EVERYTHING), **(more or {})})
