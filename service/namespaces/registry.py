@@ -131,13 +131,23 @@ class NamespaceRegistry:
             raise ScopeError(f"the namespace {name!r} is shared for reading; only its tenant changes it")
         return namespace
 
-    def list(self, principal: Principal) -> list[Namespace]:
-        """All namespaces that the caller knows, by name; all there are, for the operator."""
-        known = [one for one in self._all() if principal.is_operator or self._may_read(principal.tenant, one)]
-        return sorted(known, key=lambda namespace: (namespace.name, namespace.spec.tenant))
+    def list(self, principal: Principal) -> Sequence[Namespace]:
+        """The caller's own namespaces, by name; all there are, for the operator."""
+        return self._sorted(lambda one: principal.is_operator or one.spec.tenant == principal.tenant)
 
-    def _may_read(self, tenant: str | None, namespace: Namespace) -> bool:
-        return namespace.spec.tenant in (tenant, self._sharer(tenant, namespace.name))
+    def list_readable(self, principal: Principal) -> Sequence[Namespace]:
+        """As :meth:`list`, and those of other tenants that the caller may read."""
+        own = {one.name for one in self.list(principal)}
+        return self._sorted(
+            lambda one: (
+                principal.is_operator
+                or one.spec.tenant == principal.tenant
+                or (one.spec.tenant == self._sharer(principal.tenant, one.name) and one.name not in own)
+            )
+        )
+
+    def _sorted(self, is_wanted: Callable[[Namespace], bool]) -> Sequence[Namespace]:
+        return sorted(filter(is_wanted, self._all()), key=lambda namespace: (namespace.name, namespace.spec.tenant))
 
     def _sharer(self, tenant: str | None, name: str) -> str:
         """Who shares a namespace of that name with a tenant; nobody's name where nobody does."""

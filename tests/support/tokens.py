@@ -34,7 +34,7 @@ class ListedAccess(Access):
 
 
 def two_tenants(more: Mapping[str, Principal] | None = None) -> ListedAccess:
-    """Tokens ``a`` and ``b`` of tenants of these names, with all scopes; ``a-SCOPE`` with one; ``operator``; ``more``."""
+    """Tokens ``a`` and ``b`` of tenants of these names, with any scope; ``a-SCOPE`` has one; ``operator``; ``more``."""
     principals = {tenant: Principal(tenant, EVERYTHING) for tenant in "ab"}
     principals |= {f"a-{scope}": Principal("a", frozenset({scope})) for scope in Scope}
     return ListedAccess({**principals, "operator": Principal(OPERATOR, EVERYTHING), **(more or {})})

@@ -30,7 +30,7 @@ async def show(call: Call, request: pb.GetNamespaceRequest) -> pb.Namespace:
 
 async def list_all(call: Call, request: pb.ListNamespacesRequest) -> pb.ListNamespacesResponse:  # noqa: ARG001
     """All namespaces of the caller, by name."""
-    found = call.context.parts.namespaces.list(call.principal)
+    found = call.context.parts.namespaces.list_readable(call.principal)
     return pb.ListNamespacesResponse(namespaces=map(messages.namespace, found))
 
 

@@ -45,7 +45,7 @@ async def register(
 @router.get("", response_model=models.NamespaceList, summary="List the namespaces")
 async def list_all(context: InContext, principal: Reader) -> dict[str, Any]:
     """All namespaces that the caller may read, by name."""
-    return {"namespaces": [namespace_document(namespace) for namespace in context.parts.namespaces.list(principal)]}
+    return {"namespaces": list(map(namespace_document, context.parts.namespaces.list_readable(principal)))}
 
 
 @router.get(

@@ -252,6 +252,9 @@ def test_a_shared_namespace_is_read_by_whom_it_is_shared_with(
     ):
         assert answer.status_code == 403
         assert "shared for reading" in answer.json()["detail"]
+    for wanted in ({"namespace": name}, {"tenant": "a"}, {"namespace": name, "keys": [keys[0]]}):
+        answer = reader.post("/v1/erasures", json=wanted)
+        assert answer.status_code == 404 or answer.json()["namespaces"] == []
     assert plan(owner, PROMPT, name)["hit_tokens"] == 896
 
 
@@ -261,4 +264,5 @@ def test_ones_own_namespace_comes_before_a_shared_one(sharing: AsToken) -> None:
     own = register(reader, "all")
     assert own["fingerprint"] != shared["fingerprint"]
     assert reader.get("/v1/namespaces/all").json() == own
+    assert reader.get("/v1/namespaces").json() == {"namespaces": [own]}
     assert plan(reader, PROMPT, "all")["hit_tokens"] == 0

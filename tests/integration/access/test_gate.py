@@ -27,6 +27,9 @@ NEEDS = {
     "POST /v1/leases/{lease_id}/touch": "read",
     "DELETE /v1/leases/{lease_id}": "read",
     "GET /v1/local": "read",
+    "GET /v1/erasures": "admin",
+    "POST /v1/erasures": "admin",
+    "GET /v1/erasures/{erasure_id}": "admin",
     "GET /metrics": "operator",
     "GET /v1/overview": "operator",
     "GET /v1/stats": "read",
@@ -36,7 +39,7 @@ NEEDS = {
 
 def address(route: str) -> tuple[str, str]:
     method, path = route.split()
-    return method, path.format(name="n", kind="block", key=KEY, lease_id="l")
+    return method, path.format(name="n", kind="block", key=KEY, lease_id="l", erasure_id="e")
 
 
 def send(client: httpx.Client, route: str) -> httpx.Response:
