@@ -25,6 +25,7 @@ class NamespaceSpec:
     """What a namespace is made of; two with one field apart share nothing.
 
     Args:
+        tenant: None for the tenant of the client's token, and for ``default`` where the service asks for none.
         profile: a profile's id, or a whole profile as its fields.
         block_tokens: tokens a block; a multiple of the profile's ``boundary_multiple_tokens``.
         bytes_per_token: shrinks the records to this many bytes a token, for load tests; None for the real sizes.
@@ -33,7 +34,7 @@ class NamespaceSpec:
         shards: tensor-parallel ranks that hold different bytes.
     """
 
-    tenant: str
+    tenant: str | None
     model: str
     weights_revision: str
     profile: str | dict[str, object]

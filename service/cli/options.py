@@ -1,11 +1,15 @@
 """The options that several commands share."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
+from kvshelf_client.transport import Tls
+from kvshelf_client.verbs import ClientOptions
 from service.cli.errors import UsageError
 from service.settings import Settings, SettingsError, load_settings
+from service.settings.load import TOKEN_VARIABLE
 
 _OPTIONS = (
     ("host", "server", "host"),
@@ -20,11 +24,29 @@ _OPTIONS = (
 def add_settings_options(parser: argparse.ArgumentParser) -> None:
     """Add ``--config`` and the flags of the settings that are asked for most."""
     parser.add_argument("--config", type=Path, metavar="FILE", help="TOML file with settings (or KVSHELF_CONFIG)")
-    parser.add_argument("--host", help="address to bind; loopback only")
+    parser.add_argument("--host", help="address to bind; one beyond this machine takes tokens")
     parser.add_argument("--port", type=int, help="port of the REST face; 0 takes a free one")
     parser.add_argument("--grpc-port", type=int, metavar="PORT", help="port of the gRPC face; without it there is none")
     parser.add_argument("--data-dir", type=Path, metavar="DIR", help="directory of the SSD tier")
     parser.add_argument("--redis-url", metavar="URL", help="Redis of the DRAM pool; without it the pool is in process")
+
+
+def add_client_options(parser: argparse.ArgumentParser) -> None:
+    """Add what a command that talks to a service tells its client."""
+    parser.add_argument(
+        "--token",
+        metavar="TOKEN",
+        help=f"what the service asks for (or {TOKEN_VARIABLE}, which nobody else on the machine sees)",
+    )
+    parser.add_argument(
+        "--ca-file", metavar="FILE", help="authorities to trust with https, PEM (default: the system's)"
+    )
+
+
+def client_options(arguments: argparse.Namespace, budget_seconds: float) -> ClientOptions:
+    """What the options and the environment come to: of a strict client, so that the command can say what went wrong."""
+    token = arguments.token or os.environ.get(TOKEN_VARIABLE) or None
+    return {"strict": True, "budget_seconds": budget_seconds, "token": token, "tls": Tls(ca_file=arguments.ca_file)}
 
 
 def settings_from(arguments: argparse.Namespace, extra: dict[str, dict[str, Any]] | None = None) -> Settings:

@@ -13,6 +13,7 @@ from kvshelf_client.errors import KvshelfError, ServiceError
 from service.cli import console
 from service.cli.errors import CommandError, UsageError
 from service.cli.numbers import bytes_per_token, count, number_from
+from service.cli.options import add_client_options, client_options
 from service.cli.progress import Progress
 from service.cli.replay_text import describe, summary
 from service.cli.trace_input import FORMATS_HELP, add_trace_options, read_input
@@ -52,6 +53,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     )
     parser.add_argument("trace", help=FORMATS_HELP, metavar="TRACE")
     parser.add_argument("--url", default=DEFAULT_URL, help=f"the service (default: {DEFAULT_URL})")
+    add_client_options(parser)
     parser.add_argument("--profile", default=DEFAULT_PROFILE, help=f"id, or a .toml file (default: {DEFAULT_PROFILE})")
     parser.add_argument(
         "--bytes-per-token",
@@ -124,8 +126,8 @@ def _salt(arguments: argparse.Namespace) -> str:
 
 def _client(arguments: argparse.Namespace) -> Client:
     try:
-        return Client(arguments.url, strict=True, budget_seconds=arguments.timeout)
-    except ValueError as error:
+        return Client(arguments.url, **client_options(arguments, arguments.timeout))
+    except (ValueError, OSError) as error:
         raise UsageError(str(error)) from None
 
 

@@ -35,7 +35,7 @@ class Target:
         """What to register: the trace's block size and hashes made from its ids."""
         model = self.profile if isinstance(self.profile, str) else str(self.profile.get("id", "own profile"))
         return NamespaceSpec(
-            tenant="replay",
+            tenant=None,
             model=model,
             weights_revision="replay",
             profile=self.profile,
