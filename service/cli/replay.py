@@ -11,6 +11,7 @@ from kvshelf_client.answers import Namespace
 from kvshelf_client.client import Client
 from kvshelf_client.errors import KvshelfError, ServiceError
 from service.cli import console
+from service.cli.admin import call
 from service.cli.errors import CommandError, UsageError
 from service.cli.numbers import bytes_per_token, count, number_from
 from service.cli.options import add_client_options, client_options
@@ -79,6 +80,11 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         help="replays with the same salt find each other's records (default: a fresh one, so that it starts cold; "
         "with --namespace none, so that it finds what was there)",
     )
+    parser.add_argument(
+        "--keep",
+        action="store_true",
+        help="leave the records of a replay that named neither --namespace nor --salt; by default they are erased",
+    )
     parser.add_argument("--relaxed", action="store_true", help="do not wait for the disk when storing")
     parser.add_argument(
         "--timeout", type=number_from(0.001, 86_400), default=30.0, metavar="S", help="seconds per call (default: 30)"
@@ -104,6 +110,8 @@ def run(arguments: argparse.Namespace) -> int:
         options = ReplayOptions(arguments.speed, not arguments.relaxed, run_id=os.urandom(6).hex())
         replayer = Replayer(client, namespace, trace, options, clock=clock, sleep=threading.Event().wait)
         ended = _replay(replayer, trace, clock, by_time=arguments.speed > 0)
+    if arguments.namespace is None and arguments.salt is None and not arguments.keep:
+        _clean_up(arguments.url, namespace.name)
     _report(arguments, replayer, trace, namespace, target, ended)
     return ended.status
 
@@ -160,6 +168,14 @@ def _replay(replayer: Replayer, trace: Trace, clock: Clock, *, by_time: bool) ->
     finally:
         progress.clear()
     return _Ended(0)
+
+
+def _clean_up(url: str, namespace: str) -> None:
+    """Have the service erase and forget a namespace that nobody will ask for again. It does so by itself."""
+    try:
+        call(url, "POST", "/v1/erasures", {"namespace": namespace, "forget_namespaces": True, "wipe": False})
+    except (CommandError, UsageError) as error:
+        console.warn(f"the namespace {namespace} stays: {error}")
 
 
 def _report(

@@ -181,3 +181,18 @@ def test_a_forgotten_namespace_leaves_no_document(shelf: Shelf) -> None:
     assert len(list(documents.iterdir())) == 2
     shelf.erase(tenant="default", forget_namespaces=True)
     assert list(documents.iterdir()) == []
+
+
+def test_a_replay_leaves_nothing_behind_unless_it_is_to(serve: Serve) -> None:
+    served = serve()
+
+    def names() -> list[str]:
+        return [one["name"] for one in served.http.get("/v1/namespaces").json()["namespaces"]]
+
+    for options, left in (([], 0), (["--keep"], 1), (["--namespace", "mine"], 2)):
+        ended = kvshelf("replay", "sample", "--requests", "5", "--url", served.url, *options)
+        assert (ended.returncode, "stays" in ended.stderr) == (0, False), ended.stderr
+        eventually(lambda left=left: len(names()) == left, 10)  # type: ignore[misc]
+    assert served.http.get("/v1/stats").json()["tiers"]["ssd"]["records"] > 0
+    kvshelf("erase", "--url", served.url, "--tenant", "replay", "--forget")
+    assert (names(), served.http.get("/v1/stats").json()["tiers"]["ssd"]["records"]) == ([], 0)
