@@ -141,6 +141,8 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
         eraser = Eraser(parts, parts.erasures)
         eraser.start()
         stack.callback(eraser.stop)
+        parts.scrubber.start()
+        stack.callback(parts.scrubber.stop)
 
         if settings.local.enabled:
             context.local = LocalServer(parts)

@@ -18,6 +18,7 @@ from typing import Any
 from kvshelf_client.frames import checksum_of
 
 CATALOG_FORMAT = 1
+MAX_DOCUMENT_BYTES = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 _SUFFIX = ".json"
 _TEMPORARY_SUFFIX = ".tmp"
@@ -52,7 +53,9 @@ class Catalog:
         max_document_bytes: of a whole file.
     """
 
-    def __init__(self, directory: str | Path, *, max_documents: int, max_document_bytes: int = 1 << 20) -> None:
+    def __init__(
+        self, directory: str | Path, *, max_documents: int, max_document_bytes: int = MAX_DOCUMENT_BYTES
+    ) -> None:
         self.directory = Path(directory)
         self._max_documents = max_documents
         self._max_document_bytes = max_document_bytes
@@ -75,15 +78,7 @@ class Catalog:
             CorruptDocumentError: the file is too large, no JSON, of another format, or fails its checksum.
             CatalogError: there is none, or it cannot be read.
         """
-        path = self._path(name)
-        try:
-            with path.open("rb") as file:
-                data = file.read(self._max_document_bytes + 1)
-        except OSError as error:
-            raise CatalogError(f"{path} cannot be read: {error.strerror or error}") from error
-        if len(data) > self._max_document_bytes:
-            raise CorruptDocumentError(path, f"more than {self._max_document_bytes} bytes")
-        return _decode(path, data)
+        return read_document(self._path(name), self._max_document_bytes)
 
     def write(self, name: str, document: Mapping[str, Any]) -> None:
         """Keep a document, durable when this returns; one of the same name is replaced.
@@ -132,6 +127,18 @@ class Catalog:
         if _NAME.fullmatch(name) is None:
             raise CatalogError(f"{name[:140]!r} is no name of a document: 1 to 128 of A-Z a-z 0-9 . _ -")
         return self.directory / (name + _SUFFIX)
+
+
+def read_document(path: Path, max_bytes: int = MAX_DOCUMENT_BYTES) -> dict[str, Any]:
+    """The document in a file. Raises as :meth:`Catalog.read`."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(max_bytes + 1)
+    except OSError as error:
+        raise CatalogError(f"{path} cannot be read: {error.strerror or error}") from error
+    if len(data) > max_bytes:
+        raise CorruptDocumentError(path, f"more than {max_bytes} bytes")
+    return _decode(path, data)
 
 
 def _canonical(document: object) -> bytes:

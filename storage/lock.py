@@ -2,6 +2,8 @@
 
 import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -59,6 +61,28 @@ class DirectoryLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+
+@contextmanager
+def nobody_writes(directory: Path) -> Iterator[None]:
+    """As long as this lasts nobody can take the directory. Writes nothing, so it works where nothing can be written.
+
+    Raises:
+        DirectoryLockedError: at once, when somebody has it.
+        OSError: it cannot be looked at.
+    """
+    path = directory / LOCK_NAME
+    if not path.exists():
+        yield
+        return
+    file = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise DirectoryLockedError(directory, _pid_in(file)) from None
+    finally:
+        os.close(file)
 
 
 def _pid_in(file: int) -> int | None:

@@ -136,6 +136,14 @@ class Metrics:
             "kvshelf_retention_reached_seconds",
             "Age at which the budget last forced records out; the TTL if it did not.",
         )
+        self.scrub_progress = self._gauge("kvshelf_scrub_progress_ratio", "How much of a scrubbing pass is done.")
+        self.scrub_completed = self._gauge(
+            "kvshelf_scrub_last_completed_timestamp_seconds", "End of the last whole pass; before one, the first start."
+        )
+        self.scrubbed_bytes = self._counter("kvshelf_scrubbed_bytes_total", "Payload bytes read by scrubbing.")
+        self.scrub_corrupt = self._counter(
+            "kvshelf_scrub_corrupt_records_total", "Damaged records that scrubbing found."
+        )
         self.breaker = self._gauge("kvshelf_breaker_state", "1 for the state the pool's breaker is in.", "state")
 
     def _initialise(self) -> None:

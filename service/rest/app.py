@@ -8,7 +8,7 @@ from service.faces.context import Context
 from service.rest.drain import ANSWERED_WHILE_DRAINING, Drain
 from service.rest.gate import OPEN_PATHS, Gate
 from service.rest.problems import Problem, install_handlers, problem_responses
-from service.rest.routes import erasures, leases, local, namespaces, operate, page, plans, records, stores
+from service.rest.routes import erasures, leases, local, namespaces, operate, page, plans, records, scrub, stores
 from service.rest.strict import strict_query
 from service.shelf.parts import Parts
 from service.version import __version__
@@ -28,11 +28,12 @@ def create_app(parts: Parts) -> FastAPI:
     app.add_middleware(Drain, context=app.state.context)
     app.add_middleware(Gate, parts=parts)
     strict = [Depends(strict_query)]
-    for module in (namespaces, plans, leases, stores, records, local, erasures):
+    api = (namespaces, plans, leases, stores, records, local, erasures, scrub)
+    for module in api:
         app.include_router(module.router, dependencies=strict)
     app.include_router(operate.router)
     app.include_router(page.router)
-    routers = [module.router for module in (namespaces, plans, leases, stores, records, local, erasures, operate)]
+    routers = [module.router for module in (*api, operate)]
     install_handlers(app, [route for router in routers for route in router.routes])
     generate = app.openapi
     app.openapi = lambda: app.openapi_schema or _with_problems(generate())  # type: ignore[method-assign]

@@ -81,6 +81,12 @@ async def _overseer(request: Request) -> Principal:
     return principal
 
 
+async def _operator_admin(request: Request) -> Principal:
+    principal: Principal = request.state.principal
+    principal.require_operator(Scope.ADMIN)
+    return principal
+
+
 def _with_scope(request: Request, scope: Scope) -> Principal:
     principal: Principal = request.state.principal
     principal.require(scope)
@@ -95,3 +101,5 @@ Admin = Annotated[Principal, Depends(_admin)]
 """Who asks; a 403 unless they may erase."""
 Overseer = Annotated[Principal, Depends(_overseer)]
 """Who asks; a 403 unless they may see what concerns all tenants."""
+OperatorAdmin = Annotated[Principal, Depends(_operator_admin)]
+"""Who asks; a 403 unless they may do what concerns all tenants."""

@@ -9,6 +9,7 @@ from service.settings.limits import LimitSettings
 from service.settings.load import SHARED_SHELF, Settings, SettingsError, load_settings, setting_names
 from service.settings.local import LocalSettings
 from service.settings.pool import PoolSettings
+from service.settings.scrub import ScrubSettings
 from service.settings.server import ServerSettings
 from service.settings.store import StoreSettings
 from service.settings.tls import TlsSettings
@@ -28,6 +29,7 @@ __all__ = [
     "LocalSettings",
     "SHARED_SHELF",
     "AccessSettings",
+    "ScrubSettings",
     "EncryptionSettings",
     "SharedNamespace",
     "TenantSettings",

@@ -28,6 +28,7 @@ from service.settings.lease import LeaseSettings
 from service.settings.limits import LimitSettings
 from service.settings.local import LocalSettings
 from service.settings.pool import PoolSettings
+from service.settings.scrub import ScrubSettings
 from service.settings.server import ServerSettings
 from service.settings.store import StoreSettings
 from service.settings.tls import TlsSettings
@@ -57,6 +58,7 @@ class Settings(BaseSettings):
     access: AccessSettings = Field(default_factory=AccessSettings)
     tls: TlsSettings = Field(default_factory=TlsSettings)
     encryption: EncryptionSettings = Field(default_factory=EncryptionSettings)
+    scrub: ScrubSettings = Field(default_factory=ScrubSettings)
 
     @model_validator(mode="after")
     def _is_not_open_to_others(self) -> "Settings":

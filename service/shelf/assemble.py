@@ -14,6 +14,7 @@ from service.leases.recent import Recent
 from service.metrics import Metrics
 from service.metrics.events import EventLog
 from service.namespaces import NamespaceRegistry
+from service.scrub.scrubber import Scrubber
 from service.sealing import KeyBook, KeySource
 from service.settings import SHARED_SHELF, Settings
 from service.shelf.data_dir import open_data_dir
@@ -95,6 +96,7 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
         retention_reached_seconds=lambda: shelves.retention_seconds,
         close=closing.close,
         erasures=erasures,
+        scrubber=Scrubber(blocks, clock, settings.scrub, metrics, Catalog(directory / "scrub", max_documents=1)),
         keys=keys,
     )
     closing.callback(finish_all, parts)
@@ -130,6 +132,7 @@ def assemble(
     retention_reached_seconds: Callable[[], float | None],
     close: Callable[[], None],
     erasures: ErasureBook,
+    scrubber: Scrubber,
     keys: KeyBook | None = None,
 ) -> Parts:
     """Put a service together from opened parts; ``close`` becomes its own."""
@@ -169,6 +172,7 @@ def assemble(
         retention_reached_seconds=lambda: _or_ttl(retention_reached_seconds(), settings),
         close=close,
         erasures=erasures,
+        scrubber=scrubber,
         keys=keys,
     )
 

@@ -10,6 +10,7 @@ from service.leases.lease import PlanFacts, RequestKey
 from service.leases.recent import Recent
 from service.metrics import Metrics
 from service.namespaces import NamespaceRegistry
+from service.scrub.scrubber import Scrubber
 from service.sealing import KeyBook
 from service.settings import Settings
 from service.shelf.turns import Turns
@@ -42,6 +43,7 @@ class Parts:
     close: Callable[[], None]
     """End every lease, flush, and let go of the tiers and the data directory."""
     erasures: ErasureBook
+    scrubber: Scrubber
     keys: KeyBook | None = None
     """The keys that records are sealed with; None where encryption is off."""
     turns: Turns = field(default_factory=Turns)

@@ -75,6 +75,18 @@ def padded_bytes(length_bytes: int) -> int:
     return -(-(HEADER_BYTES + length_bytes) // PAGE_BYTES) * PAGE_BYTES
 
 
+def check_format(directory: Path) -> None:
+    """Look whether a directory has the format that is read here, and change nothing.
+
+    Raises:
+        UnusableDirectoryError: it has another one, or none.
+    """
+    path = directory / FORMAT_FILE
+    if not path.is_file():
+        raise UnusableDirectoryError(f"{directory} is no data directory: it has no file {FORMAT_FILE}")
+    _check_format(path)
+
+
 def open_format(directory: Path) -> None:
     """Create a directory's ``FORMAT`` file, or check the one that is there.
 

@@ -47,6 +47,11 @@ def read_record(files: SegmentFiles, entry: Entry, spot: Spot) -> bytes | None:
         OSError: the segment cannot be read.
     """
     data = files.read(spot[0], spot[1] * PAGE_BYTES, HEADER_BYTES + entry.length_bytes)
+    return data if is_record(data, entry) else None
+
+
+def is_record(data: bytes, entry: Entry) -> bool:
+    """Whether this is the header and the payload of that record, whole and unharmed."""
     expected = RecordHeader(
         pack_id(entry.id),
         entry.generation,
@@ -56,8 +61,8 @@ def read_record(files: SegmentFiles, entry: Entry, spot: Spot) -> bytes | None:
         entry.checksum,
     )
     if len(data) != HEADER_BYTES + entry.length_bytes or RecordHeader.unpack(data[:HEADER_BYTES]) != expected:
-        return None
-    return data if xxhash.xxh3_64_intdigest(memoryview(data)[HEADER_BYTES:]) == entry.checksum else None
+        return False
+    return xxhash.xxh3_64_intdigest(memoryview(data)[HEADER_BYTES:]) == entry.checksum
 
 
 class Reader:
@@ -121,8 +126,13 @@ class Reader:
             core.medium.read_failed(error)
             core.fault("io")
             raise TierAwayError(f"the {core.name} tier does not serve: {error}") from None
-        decoded = [_decode(record_id_of(id_bytes), id_bytes, value) for id_bytes, value in rows]
-        entries = [entry for known in decoded if known is not None for _, _, entry, _ in [known]]
+        entries = []
+        for id_bytes, value in rows:
+            known = entry_in(id_bytes, value)
+            if known is None:
+                self._condemn(record_id_of(id_bytes), None, "its index entry is damaged")
+            else:
+                entries.append(known[0])
         return Page(entries, rows[-1][0] if len(rows) == limit else None)
 
     def open_file(self, number: int) -> int:
@@ -197,6 +207,12 @@ class Reader:
             )
             self._settle()
         return Miss(record_id, MissReason.CORRUPT)
+
+
+def entry_in(id_bytes: bytes, value: bytes) -> tuple[Entry, Spot] | None:
+    """What a row of the index says of its record; None when the row is damaged."""
+    known = _decode(record_id_of(id_bytes), id_bytes, value)
+    return None if known is None else known[2:]
 
 
 def _decode(record_id: RecordId, id_bytes: bytes, value: bytes) -> _Known | None:

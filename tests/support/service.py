@@ -9,6 +9,7 @@ from service.erasure.book import MAX_ERASURES, ErasureBook
 from service.metrics import Metrics
 from service.namespaces import Namespace, NamespaceRegistry, NamespaceSpec
 from service.profiles import get_profile
+from service.scrub.scrubber import Scrubber
 from service.settings import Settings, load_settings
 from service.shelf.assemble import assemble
 from service.shelf.finishing import finish_all
@@ -74,6 +75,7 @@ def make_parts(
         snapshots=BreakerTier(snapshots, clock, jitter=lambda: 0.0),
         retention_reached_seconds=lambda: None,
         close=close,
+        scrubber=Scrubber(blocks, clock, settings.scrub, metrics, Catalog(directory / "scrub", max_documents=1)),
         erasures=ErasureBook(Catalog(directory / "erasures", max_documents=MAX_ERASURES)),
     )
     return parts
