@@ -22,7 +22,9 @@ def test_every_setting_has_a_description_and_its_unit_in_its_name() -> None:
             assert setting.description, f"{group}.{name}"
             numeric = setting.annotation in (int, float) and name not in ("port", "workers")
             if numeric:
-                assert re.search(r"_(bytes|seconds)$|^max_[a-z_]+$", name), f"{group}.{name} has no unit"
+                assert re.search(r"_(bytes|seconds)$|^bytes_per_second$|^max_[a-z_]+$", name), (
+                    f"{group}.{name} has no unit"
+                )
 
 
 def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,19 +2,22 @@
 
 import hashlib
 import json
+import re
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from storage.ssd.format import ID_BYTES, PAGE_BYTES
+from storage.ssd.rows import SLOT_BYTES
 from tests.integration.process.conftest import Serve
 from tests.support.disks import MIB, memory_disk
 from tests.support.served import Served, kvshelf
 
 BODY = {"model": "m", "profile": "llama-3-8b/bf16", "bytes_per_token": 100}
 BLOCK_BYTES = 12_800
-PAGE_BYTES = 4096
 RECORDS = 20
 
 
@@ -80,8 +83,9 @@ def test_every_kind_of_damage_is_found_and_left_as_it_is(stopped: Served) -> Non
     assert all("its bytes are not those that were written" in finding for finding in report["findings"])
     assert verify(stopped.data_dir, "--no-payloads")[0] == 0, "which are not read then"
     index = stopped.data_dir / "index" / "data.mdb"
-    data = index.read_bytes()
-    flip(index, data.rfind(segment.read_bytes()[48:82]) - 4)
+    node = struct.pack("<HHHH", SLOT_BYTES, 0, 0, ID_BYTES) + segment.read_bytes()[48 : 48 + ID_BYTES]
+    for found in re.finditer(re.escape(node), index.read_bytes()):  # every version of the first record's entry
+        flip(index, found.start(), 4)
     (document,) = (stopped.data_dir / "namespaces").glob("*.json")
     flip(document, 30, 1)
     with segment.open("r+b") as file:
