@@ -3,7 +3,6 @@
 A new tier joins the suite by a subclass of :class:`TierFactory` in :data:`FACTORIES`.
 """
 
-import mmap
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -23,8 +22,8 @@ from storage.routed import RoutedTier
 from storage.sealed import SEAL_BYTES, TenantKeys
 from storage.sealed.tier import SealedTier
 from storage.ssd import SsdTier
-from storage.ssd import format as ssd_format
 from storage.ssd.segments import SegmentFiles
+from tests.support.damage import damage_on_disk
 from tests.support.faulty import FaultyTier
 from tests.support.observers import RecordingObserver
 from tests.support.redis_server import let_time_pass, read_bytes, remove_keys
@@ -232,15 +231,8 @@ class SsdFactory(TierFactory):
         return tier
 
     def damage(self, tier: Tier, record: Record) -> None:
-        """Find the record in its segment by its key and flip a bit in the middle of its payload."""
-        for path in self._settings[tier][0].rglob("*.seg"):
-            with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
-                start = data.find(record.id.key)
-                if start >= 0:
-                    page = start // ssd_format.PAGE_BYTES * ssd_format.PAGE_BYTES
-                    data[page + ssd_format.HEADER_BYTES + len(record.payload) // 2] ^= 1
-                    return
-        raise AssertionError(f"{record.id} is in no segment")
+        """See :func:`tests.support.damage.damage_on_disk`."""
+        damage_on_disk(self._settings[tier][0], record.id, len(record.payload))
 
 
 class SealedMixin(TierFactory):

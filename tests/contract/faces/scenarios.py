@@ -12,9 +12,9 @@ from kvshelf_client.plans import Plan
 from service.access import ANYBODY
 from service.shelf.upkeep import upkeep_step
 from tests.contract.faces.observed import plain, refused
-from tests.contract.faces.stage import Stage
+from tests.contract.faces.stage import SHELF, Stage
 from tests.support.client import fetched
-from tests.support.damage import damage
+from tests.support.damage import damage, damage_on_disk
 from tests.support.engine import BLOCK, PROFILE, payload_of, tokens
 
 BLOCK_, SNAPSHOT = RecordClass.BLOCK, RecordClass.SNAPSHOT
@@ -373,8 +373,11 @@ def _counted(stage: Stage) -> dict[str, float]:
 
 def _damage(stage: Stage, namespace: Namespace, kind: RecordClass, key: bytes) -> None:
     parts = stage.face.parts
-    tier = parts.blocks if kind is BLOCK_ else parts.snapshots
-    damage(tier, parts.namespaces.get(ANYBODY, namespace.name).record_id(key))
+    record_id = parts.namespaces.get(ANYBODY, namespace.name).record_id(key)
+    if kind is BLOCK_:
+        damage_on_disk(stage.directory / SHELF, record_id, namespace.block_bytes)
+    else:
+        damage(parts.snapshots, record_id)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from kvshelf_client.plans import Plan
 from kvshelf_client.words import Provenance, RecordClass
 from service.settings import load_settings
 from storage.clock import ManualClock
+from storage.ssd import SsdTier
 from tests.contract.faces.callers import CLIENTS, Caller
 from tests.support.certificates import Authority
 from tests.support.engine import BLOCK, PROFILE, payload_of, tokens
@@ -22,6 +23,8 @@ from tests.support.tokens import two_tenants
 
 FACES: dict[str, Callable[[Live], str | None]] = {"rest": lambda face: face.url, "grpc": lambda face: face.grpc_url}
 """Every face, and where it is."""
+SHELF = "shelf"
+"""The directory of the SSD tier, in that of the stage."""
 LIMITS = {"max_prompt_tokens": 4000, "max_list_items": 4, "max_store_records": 40}
 
 
@@ -29,6 +32,7 @@ LIMITS = {"max_prompt_tokens": 4000, "max_list_items": 4, "max_store_records": 4
 class Stage:
     """One way to reach a service. ``caller`` is strict; ``open`` makes another one, with other options."""
 
+    directory: Path
     face: Live
     clock: ManualClock
     caller: Caller
@@ -95,7 +99,9 @@ def staged(directory: Path, face: str, client: str, *, is_guarded: bool) -> Iter
         options |= {"tls": Tls(ca_file=str(authority.file)), "token": "a"}
     clock = ManualClock()
     settings = load_settings(flags=flags, environment={})
-    parts = make_parts(directory, clock, settings=settings, access=two_tenants() if is_guarded else None)
+    blocks = SsdTier(directory / SHELF, clock=clock, ttl_seconds=settings.store.ttl_seconds, budget_bytes=16 << 20)
+    access = two_tenants() if is_guarded else None
+    parts = make_parts(directory, clock, settings=settings, blocks=blocks, access=access)
     with ExitStack() as closing:
         closing.callback(parts.close)
         running = closing.enter_context(live(parts))
@@ -105,4 +111,4 @@ def staged(directory: Path, face: str, client: str, *, is_guarded: bool) -> Iter
             caller: Caller = closing.enter_context(CLIENTS[client](url or "", options | changes))
             return caller
 
-        yield Stage(running, clock, open_caller(), open_caller, is_guarded)
+        yield Stage(directory, running, clock, open_caller(), open_caller, is_guarded)
