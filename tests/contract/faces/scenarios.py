@@ -140,7 +140,9 @@ def lost_snapshot(stage: Stage) -> Any:
     assert {outcome.provenance for outcome in stored.outcomes} == {"replayed"}
     before = _counted(stage)
     assert stage.caller.release(plan, loaded.resume)
-    return [plain(loaded), plain(stored), before, _counted(stage)]
+    later = stage.plan(namespace, 1200)
+    assert (later.hit_tokens, later.exact_hit_tokens) == (1024, 896)
+    return [plain(loaded), plain(stored), before, _counted(stage), _described(later)]
 
 
 def corrupt_block(stage: Stage) -> Any:

@@ -24,6 +24,7 @@ def test_the_examples_run(engine: GrpcEngine, face: Live) -> None:
     assert done.returncode == 0, done.stderr
     assert "kvshelf.v1.Kvshelf" in done.stdout
     assert "113920 cold never_stored" in done.stdout
+    assert "cold ok" in done.stdout
 
 
 def test_the_tables_are_complete() -> None:
