@@ -37,6 +37,8 @@ class BreakerTier(Tier):
 
     Args:
         tier: what is protected; closed with the breaker.
+        serves_in_part: for a tier of several servers, each with a breaker of its own: what one of them does not answer
+            is no fault as long as the tier says that it is up.
         clock, faults_to_open, first_delay_seconds, max_delay_seconds, jitter: see :class:`Breaker`.
     """
 
@@ -49,6 +51,7 @@ class BreakerTier(Tier):
         faults_to_open: int = 3,
         first_delay_seconds: float = 0.5,
         max_delay_seconds: float = 5.0,
+        serves_in_part: bool = False,
     ) -> None:
         self.name = tier.name
         self._tier = tier
@@ -59,6 +62,7 @@ class BreakerTier(Tier):
             max_delay_seconds=max_delay_seconds,
             jitter=jitter,
         )
+        self._serves_in_part = serves_in_part
         self._last_usage = Usage(0, 0, 0, 0, 0, {})
 
     @property
@@ -161,7 +165,7 @@ class BreakerTier(Tier):
         verdict: bool | None = None
         try:
             answer = call()
-            verdict = is_well(answer)
+            verdict = is_well(answer) or (self._serves_in_part and self._tier.is_up())
         finally:
             self._breaker.end(turn, is_well=verdict)
         return answer

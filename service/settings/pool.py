@@ -9,7 +9,9 @@ class PoolSettings(Group):
     """The DRAM pool: snapshots."""
 
     redis_url: SecretStr | None = Field(
-        None, description="Redis of the pool (redis://, rediss://, unix://). Without it the pool is in this process."
+        None,
+        description="Redis of the pool: redis://, rediss://, unix://, redis+sentinel://, redis+cluster://."
+        " Without it the pool is in this process.",
     )
     key_prefix: str = Field("kvshelf:", min_length=1, max_length=64, description="Prefix of every key in Redis.")
     budget_bytes: int = Field(

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
 from service.settings.base import GIB, MAX_BYTES, MAX_SECONDS, MIB, Group
 
@@ -12,6 +12,14 @@ class StoreSettings(Group):
     """The SSD tier: global KV."""
 
     data_dir: Path = Field(Path("kvshelf-data"), description="Directory of the SSD tier and of the namespaces.")
+    redis_url: SecretStr | None = Field(
+        None,
+        description="A store that speaks Redis, shared by several nodes, in place of this node's own disk."
+        " URLs as those of the pool; nothing in it is durable but by its own doing.",
+    )
+    key_prefix: str = Field(
+        "kvshelf-global:", min_length=1, max_length=64, description="Prefix of every key in that store."
+    )
     budget_bytes: int = Field(
         10 * GIB, ge=16 * MIB, le=MAX_BYTES, description="Bytes on disk that segments and index may take together."
     )

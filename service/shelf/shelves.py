@@ -3,11 +3,12 @@
 import hashlib
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
 import structlog
+from pydantic import SecretStr
 
 from service.namespaces.namespace import NAMESPACE_ID_BYTES
 from service.settings import SHARED_SHELF, Settings
@@ -15,6 +16,7 @@ from storage.base import Tier, TierObserver
 from storage.breaker import BreakerTier
 from storage.clock import Clock
 from storage.dram import RedisTier
+from storage.dram.place import PoolKind, pool_place
 from storage.memory import MemoryTier
 from storage.routed import RoutedTier
 from storage.ssd import SsdTier, WhenFull
@@ -56,8 +58,12 @@ class Shelves:
         return min(reached, default=None)
 
     def open_blocks(self) -> Tier:
-        """The SSD tier. Raises as :class:`SsdTier`."""
+        """The SSD tier, or the shared one that stands in for it. Raises as :class:`SsdTier`."""
         store = self._settings.store
+        if store.redis_url is not None:
+            shared = self._open_redis(store.redis_url, "ssd", ttl_seconds=store.ttl_seconds, prefix=store.key_prefix)
+            self._closing.callback(shared.close)
+            return shared
         budgets = self._settings.store_budgets()
         tenants = store.data_dir / "tenants"
         directories = {shelf: tenants / directory_name(shelf) if shelf else store.data_dir for shelf in budgets}
@@ -80,9 +86,20 @@ class Shelves:
 
     def open_pool(self) -> BreakerTier:
         """The DRAM pool: a Redis when one is named, else memory of this process; a breaker before either."""
-        pool = BreakerTier(self._seal(self._open_redis() or self._open_memory()), self._clock, jitter=_jitter)
-        self._closing.callback(pool.close)
-        return pool
+        pool = self._settings.pool
+        if pool.redis_url is None:
+            opened = BreakerTier(self._seal(self._open_memory()), self._clock, jitter=_jitter)
+        else:
+            budgets = self._settings.pool_budgets()
+            opened = self._open_redis(
+                pool.redis_url,
+                "dram",
+                ttl_seconds=pool.ttl_seconds,
+                prefix=pool.key_prefix,
+                budgets=budgets if len(budgets) > 1 else None,
+            )
+        self._closing.callback(opened.close)
+        return opened
 
     def _open_memory(self) -> Tier:
         return self._routed(
@@ -97,20 +114,24 @@ class Shelves:
             }
         )
 
-    def _open_redis(self) -> Tier | None:
-        pool = self._settings.pool
-        if pool.redis_url is None:
-            return None
-        budgets = self._settings.pool_budgets()
-        return RedisTier(
-            url=pool.redis_url.get_secret_value(),
+    def _open_redis(
+        self, secret: SecretStr, name: str, *, ttl_seconds: float, prefix: str, budgets: Mapping[str, int] | None = None
+    ) -> BreakerTier:
+        """Records behind whatever speaks Redis at a URL, with a breaker before it."""
+        url = secret.get_secret_value()
+        tier = RedisTier(
+            url=url,
             clock=self._clock,
             observer=self._observer,
-            ttl_seconds=pool.ttl_seconds,
-            prefix=pool.key_prefix,
-            timeout_seconds=pool.timeout_seconds,
-            budgets=budgets if len(budgets) > 1 else None,
+            name=name,
+            ttl_seconds=ttl_seconds,
+            prefix=prefix,
+            timeout_seconds=self._settings.pool.timeout_seconds,
+            budgets=budgets,
+            jitter=_jitter,
         )
+        in_part = pool_place(url).kind is PoolKind.CLUSTER
+        return BreakerTier(self._seal(tier), self._clock, jitter=_jitter, serves_in_part=in_part)
 
     def _routed(self, shelves: dict[str, Tier]) -> Tier:
         """One shelf as it is; several behind a router."""

@@ -5,25 +5,40 @@ payload goes to the socket as it is, without being joined to its header or to th
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, Protocol
 
 from redis import exceptions
 from redis.backoff import NoBackoff
-from redis.connection import BlockingConnectionPool, Connection, ConnectionInterface, parse_url
-from redis.credentials import UsernamePasswordCredentialProvider
+from redis.connection import BlockingConnectionPool, Connection, ConnectionInterface
 from redis.retry import Retry
 
 from storage.base import Payload
 from storage.clock import Clock
 from storage.dram.ailment import Ailment
 from storage.dram.bounded import Waiting, bounded
+from storage.dram.place import PoolKind, PoolPlace
+from storage.dram.watched import watched_pool
 
 Argument = bytes | int | tuple[Payload, ...]
 """One argument of a command; a tuple is sent as one string, its buffers behind each other."""
 Command = tuple[Argument, ...]
 Reply = Any
 """What Redis answered: bytes, int, list, None, or a ResponseError that is about this one command."""
+
+
+class _Away:
+    """See :data:`AWAY`."""
+
+    def __bool__(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return "AWAY"
+
+
+AWAY = _Away()
+"""The reply of a server of several that does not serve: false, as what is not there."""
 
 READ_BYTES = 256 << 10
 """How much is asked of a socket at once."""
@@ -32,8 +47,9 @@ READ_ONLY_SECONDS = 5.0
 """How long nothing is written after a refusal of a read-only server."""
 
 _JOIN_BYTES = 4096
-_URL_OPTIONS = {"connection_class", "db", "host", "password", "path", "port", "username"}
 _ABOUT_ONE_COMMAND = (exceptions.OutOfMemoryError, exceptions.ExecAbortError)
+REDIRECTIONS = (exceptions.AskError, exceptions.TryAgainError, exceptions.ClusterDownError)
+"""What a node of a cluster says of a slot that it does not serve, or not quite. A MovedError is an AskError."""
 
 
 _LATE = (exceptions.TimeoutError, TimeoutError)
@@ -90,33 +106,70 @@ class Session:
         return replies
 
 
+class Link(Protocol):
+    """What the pool needs of whatever is behind it. Every verb may raise LinkDownError."""
+
+    where: str
+    """Where it is, without credentials."""
+
+    @property
+    def ailment(self) -> Ailment | None:
+        """What ended the last conversation before its time; None when nothing did, and before the first."""
+        ...
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether it refused a write as a replica does, a short while ago."""
+        ...
+
+    def ask(self, commands: Sequence[Command]) -> list[Reply]:
+        """One round; see :meth:`Session.ask`. Nothing to ask touches no connection."""
+        ...
+
+    def ask_all(self, command: Command) -> list[Reply]:
+        """One command that names no key, of every server: one reply each."""
+        ...
+
+    def session(self, key: bytes) -> AbstractContextManager[Session]:
+        """A connection of one's own to where a key is, for a conversation of more than one round."""
+        ...
+
+    def scan(self, cursor: int, pattern: bytes, count: int) -> tuple[int, list[bytes]]:
+        """One step through all names: the next cursor, 0 at the end, and the names found."""
+        ...
+
+    def trouble(self) -> str | None:
+        """What is wrong although it serves, in words; None where nothing is."""
+        ...
+
+    def close(self) -> None:
+        """Drop all connections. Safe to call twice."""
+        ...
+
+
 class RedisLink:
-    """A Redis server as the pool sees it.
+    """A Redis server as the pool sees it, a :class:`Link`.
 
     Args:
-        url: ``redis://``, ``rediss://`` or ``unix://``; its query may set ``db`` and ``ssl_*`` options, nothing else.
+        place: one server, or a master that Sentinels watch.
         clock: for the waits (monotonic).
         timeout_seconds: longest wait for a free connection, for a new one with its handshake, and for all replies of
             one round. The time that bytes take at a sound rate does not count. The patience of the work that asks
             (:mod:`storage.patience`) may make it shorter.
         max_connections: most connections open at a time; who finds none free waits ``timeout_seconds``.
         on_fault: told of every fault.
-
-    Raises:
-        ValueError: the URL is none of these, or sets what is not its to set. The message does not quote it.
     """
 
     def __init__(
         self,
+        place: PoolPlace,
         *,
-        url: str,
         clock: Clock,
         timeout_seconds: float,
         max_connections: int,
         on_fault: Callable[[Ailment], None],
     ) -> None:
-        options = _options_of(url)
-        self.where = options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
+        self.where = place.where
         """Where the server is, without credentials."""
         self.ailment: Ailment | None = None
         """What ended the last conversation before its time; None when nothing did, and before the first."""
@@ -125,11 +178,12 @@ class RedisLink:
         self._waiting = Waiting(clock, timeout_seconds)
         self._on_fault = on_fault
         self._is_closed = False
-        self._pool = BlockingConnectionPool(
-            connection_class=bounded(options.pop("connection_class", Connection), self._waiting),
+        self._pool = _connections(
+            place,
+            self._waiting,
+            timeout_seconds,
             max_connections=max_connections,
             timeout=timeout_seconds,
-            **options,
             socket_timeout=timeout_seconds,
             socket_connect_timeout=timeout_seconds,
             socket_read_size=READ_BYTES,
@@ -142,8 +196,8 @@ class RedisLink:
         return f"RedisLink({self.where})"
 
     @contextmanager
-    def session(self) -> Iterator[Session]:
-        """A connection of one's own, for a conversation of more than one round.
+    def session(self, key: bytes = b"") -> Iterator[Session]:  # noqa: ARG002 - all keys are in one place
+        """See :meth:`Link.session`.
 
         Raises:
             LinkDownError: from here or from any ``ask``; the connection is dropped and nobody asks again.
@@ -175,6 +229,21 @@ class RedisLink:
         with self.session() as session:
             return session.ask(commands)
 
+    def ask_all(self, command: Command) -> list[Reply]:
+        """See :meth:`Link.ask_all`."""
+        return self.ask([command])
+
+    def scan(self, cursor: int, pattern: bytes, count: int) -> tuple[int, list[bytes]]:
+        """See :meth:`Link.scan`."""
+        (reply,) = self.ask([(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", count)])
+        if not isinstance(reply, list):
+            raise TypeError(f"SCAN was answered with {reply!r:.80}")
+        return int(reply[0]), list(reply[1])
+
+    def trouble(self) -> str | None:
+        """See :meth:`Link.trouble`."""
+        return None
+
     @property
     def is_read_only(self) -> bool:
         """Whether it refused a write as a replica does, in the last ``READ_ONLY_SECONDS``: until then try no other."""
@@ -200,6 +269,14 @@ class RedisLink:
             self._writes_again_at = self._clock.monotonic() + READ_ONLY_SECONDS
         self._on_fault(self.ailment)
         return LinkDownError(self.ailment, f"{type(error).__name__} at {self.where}")
+
+
+def _connections(place: PoolPlace, waiting: Waiting, timeout_seconds: float, **options: Any) -> BlockingConnectionPool:
+    if place.kind is PoolKind.SENTINEL:
+        return watched_pool(place, waiting, timeout_seconds, **options)
+    own = dict(place.options)
+    kind = bounded(own.pop("connection_class", Connection), waiting)
+    return BlockingConnectionPool(connection_class=kind, **own, **options)
 
 
 def ailment_of(error: Exception) -> Ailment:
@@ -235,19 +312,4 @@ def _text(argument: bytes | int) -> bytes:
 
 
 def _is_about_one_command(error: exceptions.ResponseError) -> bool:
-    return isinstance(error, _ABOUT_ONE_COMMAND) or str(error).startswith("WRONGTYPE")
-
-
-def _options_of(url: str) -> dict[str, Any]:
-    """What redis-py makes of a URL, with the password where no ``repr`` shows it."""
-    try:
-        options: dict[str, Any] = dict(parse_url(url))
-    except ValueError:
-        raise ValueError("the Redis URL is not of the form redis://, rediss:// or unix://") from None
-    strange = sorted(name for name in options if name not in _URL_OPTIONS and not name.startswith("ssl_"))
-    if strange:
-        raise ValueError(f"the Redis URL may not set {', '.join(strange)}")
-    username, password = options.pop("username", None), options.pop("password", None)
-    if username or password:
-        options["credential_provider"] = UsernamePasswordCredentialProvider(username, password)
-    return options
+    return isinstance(error, _ABOUT_ONE_COMMAND + REDIRECTIONS) or str(error).startswith("WRONGTYPE")

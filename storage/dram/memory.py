@@ -1,9 +1,9 @@
-"""How much memory the Redis server uses, asked for rarely."""
+"""How much memory the Redis server uses, or all of a cluster's, asked for rarely."""
 
 import threading
 
 from storage.clock import Clock
-from storage.dram.link import LinkDownError, RedisLink
+from storage.dram.link import AWAY, Link, LinkDownError
 
 AGE_SECONDS = 1.0
 """How long an answer is good for."""
@@ -12,7 +12,7 @@ AGE_SECONDS = 1.0
 class ServerMemory:
     """``INFO memory``, remembered for a second. While the server is away the last answer stands."""
 
-    def __init__(self, link: RedisLink, clock: Clock) -> None:
+    def __init__(self, link: Link, clock: Clock) -> None:
         self._link = link
         self._clock = clock
         self._lock = threading.Lock()
@@ -52,11 +52,18 @@ class ServerMemory:
             return
         self._asked_at = now
         try:
-            (reply,) = self._link.ask([(b"INFO", b"memory")])
+            replies = self._link.ask_all((b"INFO", b"memory"))
         except LinkDownError:
             return
-        fields = dict(line.split(b":", 1) for line in reply.splitlines() if b":" in line)
-        counted = int(fields.get(b"used_memory", 0)) - int(fields.get(b"mem_not_counted_for_evict", 0))
-        self._answer = (counted, int(fields.get(b"maxmemory", 0)))
+        each = [_memory_of(reply) for reply in replies if reply is not AWAY]
+        counted = sum(used for used, _ in each)
+        self._answer = (counted, sum(most for _, most in each))
         if not 0 < self._answer[1] < counted + self._wanted_bytes:
             self._wanted_bytes = 0
+
+
+def _memory_of(reply: bytes) -> tuple[int, int]:
+    """What one server's ``INFO memory`` says: bytes that count against ``maxmemory``, and that."""
+    fields = dict(line.split(b":", 1) for line in reply.splitlines() if b":" in line)
+    counted = int(fields.get(b"used_memory", 0)) - int(fields.get(b"mem_not_counted_for_evict", 0))
+    return counted, int(fields.get(b"maxmemory", 0))

@@ -34,8 +34,10 @@ from storage.dram.ailment import Ailment
 from storage.dram.header import Head
 from storage.dram.hold import PoolHold
 from storage.dram.ledger import Ledger
-from storage.dram.link import LinkDownError, RedisLink
+from storage.dram.link import LinkDownError
+from storage.dram.linking import link_to
 from storage.dram.memory import ServerMemory
+from storage.dram.place import pool_place
 from storage.dram.quotas import Quotas
 from storage.dram.values import ASK_RECORDS, Seen, Trouble, Values
 from storage.dram.writer import PoolWriter
@@ -59,7 +61,8 @@ class RedisTier(Tier):
     read-only, as a master that was demoted, is read from, and written to again some seconds later.
 
     Args:
-        url: ``redis://``, ``rediss://`` or ``unix://``, with credentials if need be; they show up nowhere.
+        url: ``redis://``, ``rediss://`` or ``unix://``; ``redis+sentinel://`` or ``redis+cluster://`` with
+            several hosts (``rediss+``, too). With credentials if need be; they show up nowhere.
         clock: what time it is.
         ttl_seconds: life after the last use, more than 0.
         observer: who is told of it.
@@ -74,6 +77,7 @@ class RedisTier(Tier):
             They are kept to by what this process stored or saw, within a call's worth: what other processes stored, or
             what was there before it started, counts from when it is looked up.
         entropy: random bytes for generations.
+        jitter: in [0, 1), for the breakers of a cluster's nodes.
 
     Raises:
         ValueError: a number is out of its range, or the URL is no Redis URL.
@@ -94,6 +98,7 @@ class RedisTier(Tier):
         known_records: int = 65_536,
         budgets: Mapping[str, int] | None = None,
         entropy: Callable[[int], bytes] = os.urandom,
+        jitter: Callable[[], float] = lambda: 0.0,
     ) -> None:
         if min(ttl_seconds, timeout_seconds, max_connections, part_bytes) <= 0:
             raise ValueError("ttl_seconds, timeout_seconds, max_connections and part_bytes must be above 0")
@@ -101,12 +106,13 @@ class RedisTier(Tier):
         self._clock = clock
         self._ttl_seconds = ttl_seconds
         self._observer = observer or SilentObserver()
-        self._link = RedisLink(
-            url=url,
+        self._link = link_to(
+            pool_place(url),
             clock=SystemClock(),  # Sockets wait in real time, whatever clock dates the records.
             timeout_seconds=timeout_seconds,
             max_connections=max_connections,
             on_fault=lambda ailment: self._observer.fault(name, ailment.value),
+            jitter=jitter,
         )
         self._quotas = _quotas(budgets, known_records)
         self._ledger = Ledger(clock=clock, observer=self._observer, name=name, limit=known_records, quotas=self._quotas)
@@ -208,7 +214,7 @@ class RedisTier(Tier):
         """Look after the records seen longest ago, so that what Redis dropped is counted; asks how it is."""
         try:
             self._look(self._ledger.longest_unseen(MAINTAIN_RECORDS))
-            self._link.ask([(b"PING",)])
+            self._link.ask_all((b"PING",))
             self._memory.look_again()
         except LinkDownError:
             pass  # is_up tells
@@ -234,7 +240,7 @@ class RedisTier(Tier):
             ailment = Ailment.REFUSED
         elif ailment is None and self._memory.is_full:
             ailment = Ailment.FULL
-        return ailment.words if ailment else None
+        return ailment.words if ailment else self._link.trouble()
 
     def check_integrity(self) -> None:
         """Compare what is known with what is there. What Redis has dropped meanwhile is struck off, and is no error."""
@@ -287,6 +293,8 @@ class RedisTier(Tier):
     def _missing(self, record_id: RecordId, trouble: Trouble) -> MissReason:
         if trouble is Trouble.ABSENT:
             return self._ledger.absent(record_id)
+        if trouble is Trouble.AWAY:
+            return MissReason.TIER_DOWN
         return self._drop_bad(record_id, "corrupt", lambda found: found is Trouble.GARBAGE)
 
     def _drop_bad(self, record_id: RecordId, cause: str, is_bad: Callable[[Seen | Trouble], bool]) -> MissReason:

@@ -16,8 +16,9 @@ from typing import NamedTuple
 from redis.exceptions import OutOfMemoryError, ResponseError
 
 from storage.base import Payload, Record, RecordId, WriteOutcome
+from storage.dram.ailment import Ailment
 from storage.dram.header import FORMAT_VERSION, HEADER_BYTES, Head, HeaderError, pack_head, unpack_head
-from storage.dram.link import Command, RedisLink, Reply, Session
+from storage.dram.link import AWAY, Command, Link, LinkDownError, Reply, Session
 
 _NAME = re.compile(rb"\{([0-9a-f]{64})\.([0-9]{1,5})\}")
 
@@ -38,6 +39,8 @@ class Trouble(Enum):
     GARBAGE = "garbage"
     """A value that fails its checks, or is of another type."""
     LOST_PART = "lost_part"
+    AWAY = "away"
+    """Nobody can tell: the server it would be on does not serve."""
 
 
 class Seen(NamedTuple):
@@ -53,12 +56,12 @@ class Values:
     The braces are a hash tag: a record's values share a slot of a cluster. Every method may raise LinkDownError.
 
     Args:
-        link: the server.
+        link: the server, or the servers.
         prefix: what every key starts with.
         ttl_seconds: life of a value after its last use, kept by the server as a relative expiry.
     """
 
-    def __init__(self, link: RedisLink, *, prefix: str, ttl_seconds: float) -> None:
+    def __init__(self, link: Link, *, prefix: str, ttl_seconds: float) -> None:
         self._link = link
         self._prefix = f"{prefix}{FORMAT_VERSION}:".encode()
         self._ttl_seconds = ttl_seconds
@@ -105,10 +108,7 @@ class Values:
     def put(self, records: Sequence[tuple[Record, Head]]) -> list[WriteOutcome]:
         """Write inline records where nothing is, in one round; ``DUPLICATE`` where something is."""
         replies = self._link.ask([(*self._set(record, head), b"NX") for record, head in records])
-        return [
-            WriteOutcome.FULL if isinstance(reply, OutOfMemoryError) else _stored_or_duplicate(reply)
-            for reply in replies
-        ]
+        return [_outcome_of(reply) for reply in replies]
 
     def put_parts(self, record: Record, head: Head) -> bool:
         """Write a record's parts, one a round; False, and none is left, when there is no room for them."""
@@ -116,6 +116,8 @@ class Values:
         for number, key in enumerate(self.part_keys(record.id, head)):
             piece = view[number * head.part_bytes : (number + 1) * head.part_bytes]
             (reply,) = self._link.ask([(b"SET", key, (piece,), b"PX", self._ttl_ms)])
+            if reply is AWAY:
+                raise LinkDownError(Ailment.UNREACHABLE, "a part of a record found no server")
             if isinstance(reply, OutOfMemoryError):
                 self.drop_parts(record.id, head)
                 return False
@@ -133,7 +135,7 @@ class Values:
         """
         found: Seen | Trouble = Trouble.ABSENT
         for _ in range(SWAP_ATTEMPTS):
-            with self._link.session() as session:
+            with self._link.session(self.key(record.id)) as session:
                 found = self._watch(session, record.id)
                 if isinstance(found, Seen) and record.provenance <= found.head.provenance:
                     replies = session.ask([(b"UNWATCH",), *self._renewal(record.id, found.head)])
@@ -150,7 +152,7 @@ class Values:
 
     def discard(self, record_id: RecordId, is_bad: Callable[[Seen | Trouble], bool]) -> bool:
         """Drop a value while ``is_bad`` still says so of it; False when it changed or went meanwhile."""
-        with self._link.session() as session:
+        with self._link.session(self.key(record_id)) as session:
             found = self._watch(session, record_id)
             if not is_bad(found):
                 session.ask([(b"UNWATCH",)])
@@ -162,18 +164,15 @@ class Values:
     def unlink(self, records: Sequence[tuple[RecordId, Head]]) -> list[bool]:
         """Drop records and their parts, whatever is there by now; whether each one's own value was. One round."""
         commands: list[Command] = [(b"UNLINK", self.key(record_id)) for record_id, _ in records]
-        parts = [key for one in records for key in self.part_keys(*one)]
-        replies = self._link.ask([*commands, (b"UNLINK", *parts)] if parts else commands)
-        return [bool(reply) for reply in replies[: len(records)]]
+        parts: list[Command] = [(b"UNLINK", *keys) for one in records if (keys := self.part_keys(*one))]
+        return [bool(reply) for reply in self._link.ask([*commands, *parts])[: len(records)]]
 
     def scan(self, key_prefix: bytes, cursor: int, count: int) -> tuple[int, list[RecordId]]:
         """One step through the names of all values: the next cursor, 0 at the end, and the records found. One round."""
         pattern = _literally(self._prefix) + b"{" + key_prefix.hex().encode() + b"*}"
-        (reply,) = self._link.ask([(b"SCAN", cursor, b"MATCH", pattern, b"COUNT", count)])
-        if not isinstance(reply, list):
-            raise TypeError(f"SCAN was answered with {reply!r:.80}")
-        named = [_NAME.fullmatch(name[len(self._prefix) :]) for name in reply[1]]
-        return int(reply[0]), [RecordId(bytes.fromhex(one[1].decode()), int(one[2])) for one in named if one]
+        following, names = self._link.scan(cursor, pattern, count)
+        named = [_NAME.fullmatch(name[len(self._prefix) :]) for name in names]
+        return following, [RecordId(bytes.fromhex(one[1].decode()), int(one[2])) for one in named if one]
 
     def lengths(self, keys: Sequence[bytes]) -> list[int]:
         """Lengths of values in bytes, 0 of those that are not there."""
@@ -202,7 +201,9 @@ class Values:
             commands.append((b"UNLINK", *self.part_keys(record.id, found.head)))
         return session.ask([*commands, (b"EXEC",)])
 
-    def _judge(self, record_id: RecordId, value: Reply, left_ms: int) -> Seen | Trouble:
+    def _judge(self, record_id: RecordId, value: Reply, left_ms: Reply) -> Seen | Trouble:
+        if value is AWAY or left_ms is AWAY:
+            return Trouble.AWAY
         if left_ms == _ABSENT_MS or value == b"":  # the key may come or go between the two replies
             return Trouble.ABSENT
         if isinstance(value, ResponseError):
@@ -213,7 +214,7 @@ class Values:
             return Trouble.GARBAGE
         return Seen(head, self._ttl_seconds if left_ms == _ENDLESS_MS else left_ms / 1000)
 
-    def _payload_of(self, record_id: RecordId, value: Reply, left_ms: int) -> tuple[Seen, Payload] | Trouble:
+    def _payload_of(self, record_id: RecordId, value: Reply, left_ms: Reply) -> tuple[Seen, Payload] | Trouble:
         if value is None:
             return Trouble.ABSENT
         found = self._judge(record_id, value, left_ms)
@@ -225,6 +226,8 @@ class Values:
         start = 0
         for key in self.part_keys(record_id, found.head):
             (part,) = self._link.ask([(b"GET", key)])
+            if part is AWAY:
+                return Trouble.AWAY
             if not isinstance(part, bytes) or len(part) != min(found.head.part_bytes, len(payload) - start):
                 return Trouble.LOST_PART
             payload[start : start + len(part)] = part
@@ -237,5 +240,10 @@ def _literally(text: bytes) -> bytes:
     return re.sub(rb"([*?\[\]\\^-])", rb"\\\1", text)
 
 
-def _stored_or_duplicate(reply: Reply) -> WriteOutcome:
+def _outcome_of(reply: Reply) -> WriteOutcome:
+    """What a ``SET NX`` came to."""
+    if reply is AWAY:
+        return WriteOutcome.TIER_DOWN
+    if isinstance(reply, OutOfMemoryError):
+        return WriteOutcome.FULL
     return WriteOutcome.DUPLICATE if reply is None else WriteOutcome.STORED

@@ -77,7 +77,7 @@ class PoolWriter:
             head_of(record, generation=self._generation(), created_at=now, part_bytes=self._part_bytes)
             for record in records
         ]
-        outcomes: dict[int, WriteOutcome] = {}
+        outcomes = {n: WriteOutcome.TIER_DOWN for n, one in enumerate(found) if one is Trouble.AWAY}
         fresh = [n for n, one in enumerate(found) if one is Trouble.ABSENT and not heads[n].parts]
         stored = self._values.put([(records[n], heads[n]) for n in fresh])
         outcomes.update((n, one) for n, one in zip(fresh, stored, strict=True) if one is not WriteOutcome.DUPLICATE)

@@ -14,6 +14,7 @@ from storage.clock import SystemClock
 from storage.dram import RedisTier
 from storage.dram.ailment import Ailment
 from storage.dram.link import LinkDownError, RedisLink
+from storage.dram.place import pool_place
 from tests.support.observers import RecordingObserver
 from tests.support.records import fetch, look, make_id, make_record, make_records, reasons
 from tests.support.redis_server import RedisServer
@@ -39,6 +40,12 @@ def make(url: str, observer: RecordingObserver | None = None) -> RedisTier:
 
 def behind_breaker(tier: Tier) -> BreakerTier:
     return BreakerTier(tier, CLOCK, jitter=lambda: 0.0)
+
+
+def link_of(tier: RedisTier) -> RedisLink:
+    """The link of a tier on one server."""
+    assert isinstance(tier._link, RedisLink)
+    return tier._link
 
 
 def verbs(tier: Tier) -> dict[str, Callable[[], bool]]:
@@ -199,9 +206,9 @@ def test_who_is_not_let_in_is_down_and_says_no_password(given: str) -> None:
         assert observer.faults["denied"] >= 8
         assert tier.trouble() == Ailment.DENIED.words
         with pytest.raises(LinkDownError) as caught:
-            tier._link.ask([(b"PING",)])
-        said = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(tier) + repr(tier._link)
-        said += repr(vars(tier._link)) + repr(tier._link._pool) + repr(tier._link._pool.connection_kwargs)
+            link_of(tier).ask([(b"PING",)])
+        said = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(tier) + repr(link_of(tier))
+        said += repr(vars(link_of(tier))) + repr(link_of(tier)._pool) + repr(link_of(tier)._pool.connection_kwargs)
         assert "127.0.0.1" in said
         assert not given or given not in said
         assert "right-one" not in said
@@ -216,10 +223,10 @@ def test_the_right_password_lets_in_and_is_never_shown() -> None:
         tier = make(url)
         assert tier.write([make_record(1)], durable=True)[0].outcome in (WriteOutcome.STORED, WriteOutcome.DUPLICATE)
         assert fetch(tier, [make_id(1)]) == [make_record(1).payload]
-        said = repr(tier) + repr(vars(tier)) + repr(vars(tier._link)) + repr(tier._link._pool)
+        said = repr(tier) + repr(vars(tier)) + repr(vars(link_of(tier))) + repr(link_of(tier)._pool)
         server.freeze()
         with pytest.raises(LinkDownError) as caught:
-            tier._link.ask([(b"PING",)])
+            link_of(tier).ask([(b"PING",)])
         server.thaw()
         said += "".join(traceback.format_exception(caught.value))
         assert "right-one" not in said
@@ -236,13 +243,19 @@ def test_the_right_password_lets_in_and_is_never_shown() -> None:
         "redis://:hunter2@localhost/0?socket_timeout=9",
         "redis://:hunter2@localhost/0?retry_on_timeout=yes",
         "redis://:hunter2@localhost/0?db=x",
+        "redis+cluster://:hunter2@localhost:7000,localhost:x",
+        "redis+cluster://:hunter2@localhost:7000/0",
+        "redis+cluster://:hunter2@",
+        "redis+sentinel://:hunter2@localhost:26379",
+        "redis+sentinel://:hunter2@localhost:26379/",
+        "redis+else://:hunter2@localhost",
         "hunter2",
         "",
     ],
 )
 def test_a_bad_url_is_refused_without_being_quoted(url: str) -> None:
     with pytest.raises(ValueError) as caught:
-        RedisLink(url=url, clock=CLOCK, timeout_seconds=0.2, max_connections=1, on_fault=lambda kind: None)
+        pool_place(url)
     assert "hunter2" not in "".join(traceback.format_exception(caught.value)).replace(repr(url), "")
     assert "hunter2" not in str(caught.value)
 

@@ -44,6 +44,10 @@ class AskingEngine:
         self.longest_seconds = 0.0
         self.modes: Counter[str] = Counter()
 
+    def close(self) -> None:
+        """Close its connections."""
+        self.http.close()
+
     def ask(self, name: str = "ns") -> str:
         """Plan, fetch, release; returns the mode."""
         planned = self._timed(lambda: plan(self.http, PROMPT, name))

@@ -47,14 +47,36 @@ class RedisServer:
     Args:
         maxmemory_bytes: 0 for no limit.
         policy: what it evicts when that is used up.
-        password: asked of everybody when given.
+        password: asked of everybody when given, or of that ``user``.
+        user: whom the configuration knows by that password.
+        configuration: a file that is read before all options.
+        options: further ones of redis-server.
+        host: the address it listens on.
+        within: the command that runs it somewhere else, as in a network namespace.
     """
 
-    def __init__(self, *, maxmemory_bytes: int = 0, policy: str = "noeviction", password: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        maxmemory_bytes: int = 0,
+        policy: str = "noeviction",
+        password: str = "",
+        user: str = "",
+        configuration: Path | None = None,
+        options: Sequence[str] = (),
+        host: str = "127.0.0.1",
+        within: Sequence[str] = (),
+    ) -> None:
         self._binary = redis_binary()
-        self._options = ["--maxmemory", str(maxmemory_bytes), "--maxmemory-policy", policy]
-        self._options += ["--requirepass", password] if password else []
+        own = ["--maxmemory", str(maxmemory_bytes), "--maxmemory-policy", policy]
+        self._options = [] if configuration else own
+        self._options += ["--requirepass", password] if password and not user else []
+        self._options += options
         self._password = password
+        self._user = user
+        self._configuration = [str(configuration)] if configuration else []
+        self.host = host
+        self._within = within
         self._directory = Path(tempfile.mkdtemp(prefix="kvshelf-redis-"))
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
@@ -67,7 +89,11 @@ class RedisServer:
 
     def url_with(self, password: str) -> str:
         """Where it is, over TCP, with any password."""
-        return f"redis://:{password}@127.0.0.1:{self.port}/0" if password else f"redis://127.0.0.1:{self.port}/0"
+        return (
+            f"redis://{self._user}:{password}@{self.host}:{self.port}/0"
+            if password
+            else f"redis://{self.host}:{self.port}/0"
+        )
 
     @property
     def unix_url(self) -> str:
@@ -83,7 +109,7 @@ class RedisServer:
         """Start it, empty; after :meth:`stop` on the same port again."""
         clock, deadline = SystemClock(), SystemClock().monotonic() + _START_SECONDS
         while clock.monotonic() < deadline:
-            self.port = self.port or _free_port()
+            self.port = self.port or self._pick_port()
             self._process = self._spawn(self._options)
             if self._is_ready(deadline):
                 return
@@ -110,15 +136,23 @@ class RedisServer:
         self.stop()
         shutil.rmtree(self._directory, ignore_errors=True)
 
+    def _pick_port(self) -> int:
+        return free_port()
+
     def _signal(self, number: int) -> None:
         assert self._process is not None, "the server is not running"
         self._process.send_signal(number)
 
     def _spawn(self, options: Sequence[str]) -> subprocess.Popen[bytes]:
         directory = self._directory
-        command = f"{self._binary} --bind 127.0.0.1 --port {self.port} --unixsocket {directory}/redis.sock"
+        command = f"--bind {self.host} --protected-mode no --port {self.port}"
+        command += f" --unixsocket {directory}/redis.sock"
         command += f" --dir {directory} --logfile {directory}/log --appendonly no --save"
-        return subprocess.Popen([*command.split(), "", *options], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        return subprocess.Popen(
+            [*self._within, self._binary, *self._configuration, *command.split(), "", *options],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+        )
 
     def _is_ready(self, deadline: float) -> bool:
         assert self._process is not None
@@ -135,7 +169,8 @@ class RedisServer:
         return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A loopback port that nobody has now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

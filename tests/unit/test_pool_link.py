@@ -5,6 +5,7 @@ from redis.connection import PythonRespSerializer
 
 from storage.clock import SystemClock
 from storage.dram.link import Command, RedisLink, pack
+from storage.dram.place import pool_place
 
 BIG = bytes(range(256)) * 64
 
@@ -49,7 +50,9 @@ def test_large_pieces_are_sent_as_they_are() -> None:
     ],
 )
 def test_where_it_is_shows_no_credentials(url: str, where: str) -> None:
-    link = RedisLink(url=url, clock=SystemClock(), timeout_seconds=0.1, max_connections=1, on_fault=lambda kind: None)
+    link = RedisLink(
+        pool_place(url), clock=SystemClock(), timeout_seconds=0.1, max_connections=1, on_fault=lambda kind: None
+    )
     assert link.where == where
     assert repr(link) == f"RedisLink({where})"
     assert "pw" not in repr(link._pool.connection_kwargs)
