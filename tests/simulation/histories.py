@@ -23,7 +23,7 @@ SSD_BUDGET_BYTES = 2 << 20
 AMPLE_BUDGET_BYTES = 16 << 20
 """More than a history stores."""
 BLOCK_TOKENS = 4
-_SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None
+SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None
 """Where simulated disks are, whose syncs are simulated, too."""
 FAULTS = {
     Fault.LATENCY: 0.02,
@@ -79,7 +79,7 @@ def play(kind: Kind, seed: int) -> Counter[str]:
     Raises:
         AssertionError: something was not as promised; the text names the seed and the step.
     """
-    with tempfile.TemporaryDirectory(dir=_SCRATCH) as directory, _small_batches():
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as directory, _small_batches():
         factory = kind.make_factory(Path(directory), _no_redis)
         world = World(
             kind.profile,
