@@ -9,7 +9,7 @@ from redis.connection import parse_url
 from redis.credentials import UsernamePasswordCredentialProvider
 
 _URL_OPTIONS = {"connection_class", "db", "host", "password", "path", "port", "username"}
-_SEVERAL = re.compile(r"(rediss?)\+(cluster|sentinel)://(?:([^@/]*)@)?([^/?]+)(?:/([^?/]*))?(/[0-9]+)?(\?.*)?")
+_SEVERAL = re.compile(r"(rediss?)\+(cluster|sentinel)://(?:([^@/]*)@)?([^/?@]+)(?:/([^?/]*))?(/[0-9]+)?(\?.*)?")
 _FORMS = "redis://, rediss:// or unix://, redis+cluster://HOST:PORT,HOST:PORT or redis+sentinel://HOST:PORT,HOST:PORT/SERVICE"
 
 
