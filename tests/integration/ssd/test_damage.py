@@ -52,6 +52,18 @@ def test_a_flipped_byte_of_a_record_is_a_corrupt_miss(shelf: SsdShelf, offset: i
     assert alive(tier, range(5)) == list(range(5))
 
 
+@pytest.mark.parametrize("offset", [0, 1, 63, 64, HEADER_BYTES - 64, HEADER_BYTES - 1, HEADER_BYTES, 4064, 4096, 6063])
+def test_64_flipped_bytes_of_a_record_are_a_corrupt_miss(shelf: SsdShelf, offset: int) -> None:
+    tier = shelf.open()
+    tier.write(make_records(range(5), size=SIZE), durable=True)
+    for at in range(offset, offset + 64):
+        flip(shelf.segments()[0], 2 * RECORD_BYTES + at)
+    assert fetch(tier, ids(range(5)))[2] is MissReason.CORRUPT
+    assert look(tier, *range(5)) == [None, None, MissReason.CORRUPT, None, None]
+    assert alive(tier, range(5)) == [0, 1, 3, 4]
+    assert shelf.observer.faults == {"corrupt": 1}
+
+
 def test_a_flipped_byte_of_the_padding_does_no_harm(shelf: SsdShelf) -> None:
     tier = shelf.open()
     tier.write(make_records(range(3), size=SIZE), durable=True)

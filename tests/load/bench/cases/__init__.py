@@ -4,6 +4,7 @@ from tests.load.bench.base import Case
 from tests.load.bench.cases.churn import Churn
 from tests.load.bench.cases.cold_fetch import ColdFetch
 from tests.load.bench.cases.disk import DiskRandom, DiskSequential, DiskWrite
+from tests.load.bench.cases.encryption import Encryption
 from tests.load.bench.cases.grpc_fetch import GrpcFetch
 from tests.load.bench.cases.http_fetch import HttpFetch
 from tests.load.bench.cases.http_store import DurableStore, HttpStore
@@ -32,6 +33,7 @@ OWN: tuple[type[Case], ...] = (
     ColdFetch,
     DurableStore,
     Churn,
+    Encryption,
     SnapshotFetch,
     PlanMillion,
     HashMillion,
