@@ -21,8 +21,8 @@ Each command has its own help with examples: kvshelf COMMAND --help
 
 
 COMMANDS = (
-    "demo", "serve", "health", "replay", "simulate", "size", "resume", "profile", "trace", "config", "token", "erase",
-    "scrub", "verify",
+    "demo", "serve", "health", "doctor", "replay", "simulate", "size", "resume", "profile", "trace", "config",
+    "token", "erase", "scrub", "verify",
 )  # fmt: skip
 """One module of this package each, in the order the help lists them. Each has ``add_parser``."""
 
