@@ -1,34 +1,26 @@
-"""Replay a trace: for each request plan, fetch and check, "run", store what is new, release. One at a time."""
+"""Replay a trace: start each request when it is its turn, in threads, and add up what they have seen.
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+In the **open loop** (with a speed) the trace's times say when a request starts, however slow the service is. In the
+**closed loop** so many sessions are under way at once, each as fast as it goes. One at a time, either goes through the
+trace in its order.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
-from typing import ParamSpec, TypeVar
+from queue import Empty, SimpleQueue
+from typing import NamedTuple
 
-from kvshelf_client.answers import Namespace, Resume
+from kvshelf_client.answers import Namespace
 from kvshelf_client.client import Client
-from kvshelf_client.errors import ServiceError
-from kvshelf_client.landing import NOT_FETCHED
-from kvshelf_client.plans import Plan, Slot
-from kvshelf_client.requests import StoreRecord
-from kvshelf_client.words import Provenance, RecordClass
-from service.replay.errors import ReplayError
-from service.replay.payloads import check_payload, payload_of
+from service.replay.engine import Engine, EngineRequest
+from service.replay.schedule import Schedule, Step
 from service.replay.tally import Tally
 from service.traces.base import Trace, TraceRequest
-from service.traces.chain import ChainHasher
 from storage.clock import Clock
 
-LEASE_GONE = "lease_gone"
-"""What a fetch is counted as when its lease was over before it began."""
-_GONE = 404
-_STORE_RECORDS, _STORE_BYTES = 32_768, 64 << 20
-"""What one store takes at most; more is sent in several."""
-_KEPT = ("stored", "replaced", "duplicate")
-
-P = ParamSpec("P")
-R = TypeVar("R")
+_THREADS_A_SESSION = 8
+"""Sub-agents of one session that may be under way at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +28,42 @@ class ReplayOptions:
     """How to replay.
 
     Args:
-        speed: 0 as fast as it goes; else the trace's times divided by this.
+        speed: 0 for the closed loop; else the open one, with the trace's times divided by this.
+        concurrency: how many sessions are under way at once, with their sub-agents; in the open loop how many requests
+            at most. With 1 there is one request at a time, in the order of the trace.
+        duration_seconds: start nothing after so long; a trace that is over before begins anew, as other sessions.
+        warmup_seconds: requests that are to start before are left out of the tally.
         durable: whether stores wait for the disk.
         run_id: goes in front of every request id, so that each replay's requests are counted.
     """
 
     speed: float = 0.0
+    concurrency: int = 1
+    duration_seconds: float | None = None
+    warmup_seconds: float = 0.0
     durable: bool = True
     run_id: str = "replay"
 
+    @property
+    def requests_at_once(self) -> int:
+        """The most requests under way at a time."""
+        is_closed = not self.speed and self.concurrency > 1
+        return self.concurrency * _THREADS_A_SESSION if is_closed else self.concurrency
+
+
+class _Ended(NamedTuple):
+    """A request that is over, well or not."""
+
+    step: Step
+    made: EngineRequest
+    future: Future[None]
+
 
 class Replayer:
-    """Replays one trace. ``tally`` may be read at any time, also after an interrupt.
+    """Replays one trace. ``tally`` and ``timeline`` may be read after an interrupt, too.
 
     Args:
-        client: of what to replay against; strict, since a replay is to notice what an engine is spared.
+        client: see :class:`Engine`.
         namespace: as registered there for this trace.
         trace: the requests.
         options: how to replay.
@@ -69,153 +82,92 @@ class Replayer:
         sleep: Callable[[float], object],
     ) -> None:
         self.tally = Tally()
-        self._client = client
-        self._namespace = namespace
-        self._trace = trace
-        self._options = options
-        self._clock = clock
-        self._sleep = sleep
-        self._hasher = ChainHasher(namespace.fingerprint)
-        self._snapshots: dict[tuple[str | None, str | None], bytes] = {}
-        self._requests_left = Counter(request.session for request in trace.requests)
+        self.warmup = Tally()
+        """The requests that were left out of ``tally``."""
+        self.timeline: dict[int, Tally] = {}
+        """What ended in which second from the start, warm-up included; latencies, too."""
+        self._options, self._clock, self._sleep = options, clock, sleep
+        self._engine = Engine(client, namespace, durable=options.durable, clock=clock)
+        self._schedule = Schedule(
+            trace,
+            sessions_at_once=None if options.speed or options.concurrency == 1 else options.concurrency,
+            is_endless=options.duration_seconds is not None,
+        )
+        self._ended: SimpleQueue[_Ended] = SimpleQueue()
+        self._under_way = 0
+        self._started = 0.0
+
+    @property
+    def under_way(self) -> int:
+        """Requests that have started and not ended."""
+        return self._under_way
 
     def run(self, on_progress: Callable[[TraceRequest], None] | None = None) -> Tally:
-        """Replay every request; ``on_progress`` is called after each.
+        """Replay; ``on_progress`` is called after each request. The first error ends it, and others are not told.
 
         Raises:
             ReplayError: the service broke its contract, with a wrong byte or otherwise.
             KvshelfError: the service answered with an error, or not at all.
         """
-        started = self._clock.monotonic()
-        for number, request in enumerate(self._trace.requests):
-            self._wait_for(request, started)
-            self._replay(request, f"{self._options.run_id}-{number}")
-            self._forget_if_over(request)
-            self.tally.elapsed_seconds = self._clock.monotonic() - started
-            if on_progress:
-                on_progress(request)
+        self._started = self._clock.monotonic()
+        try:
+            with ThreadPoolExecutor(self._options.requests_at_once, "replay") as threads:
+                self._run(threads, on_progress or _silent)
+        finally:
+            while not self._ended.empty():
+                self._count(self._ended.get())
         return self.tally
 
-    def _wait_for(self, request: TraceRequest, started: float) -> None:
+    def _run(self, threads: ThreadPoolExecutor, on_progress: Callable[[TraceRequest], None]) -> None:
+        while True:
+            wait = self._start_all(threads)
+            if not self._under_way:
+                if wait is None:
+                    return
+                self._sleep(wait)
+                continue
+            try:
+                ended = self._ended.get(timeout=wait)
+            except Empty:
+                continue
+            self._count(ended)
+            ended.future.result()
+            on_progress(ended.step.request)
+
+    def _start_all(self, threads: ThreadPoolExecutor) -> float | None:
+        """Start what may start; returns the seconds to the next, None where one of those under way has to end first."""
+        while self._under_way < self._options.requests_at_once and (step := self._schedule.peek()) is not None:
+            now, intended = self._clock.monotonic(), self._intended(step)
+            end = self._started + (self._options.duration_seconds or float("inf"))
+            if now >= end:
+                return None
+            if intended > now:
+                return min(intended, end) - now
+            self._schedule.take()
+            self._start(threads, step, intended)
+        return None
+
+    def _intended(self, step: Step) -> float:
         if not self._options.speed:
-            return
-        early = started + request.time_seconds / self._options.speed - self._clock.monotonic()
-        if early > 0:
-            self._sleep(early)
-        else:
-            self.tally.max_lag_seconds = max(self.tally.max_lag_seconds, -early)
+            return self._clock.monotonic()
+        return self._started + step.request.time_seconds / self._options.speed
 
-    def _replay(self, request: TraceRequest, request_id: str) -> None:
-        """One request. When something could not be loaded, it is planned again: that plan loads nothing."""
-        hashes, keys = self._hasher.blocks_of(request)
-        plan = self._plan(request, request_id, hashes)
-        ran = self._load(plan, keys)
-        if ran is None:
-            self.tally.replans += 1
-            plan = self._plan(request, request_id, hashes)
-            ran = plan.resume
-            if _loads(ran):
-                raise ReplayError(f"request {request_id}: a plan that may load nothing had something to load")
-        self._store(request, keys, ran)
-        self._release(plan, ran)
-        self.tally.finish(plan, ran)
+    def _start(self, threads: ThreadPoolExecutor, step: Step, intended: float) -> None:
+        made = EngineRequest(self._engine, step.request, f"{self._options.run_id}-{step.number}", intended)
+        self._under_way += 1
+        future = threads.submit(made.run)
+        future.add_done_callback(lambda future: self._ended.put(_Ended(step, made, future)))
 
-    def _plan(self, request: TraceRequest, request_id: str, hashes: list[bytes]) -> Plan:
-        return self._timed(
-            "plan",
-            self._client.plan,
-            self._namespace,
-            hashes=hashes,
-            prompt_tokens=request.input_tokens,
-            request_id=request_id,
-        )
-
-    def _release(self, plan: Plan, ran: Resume) -> None:
-        """End the request. When its lease is over, the service has ended it by itself, and by the same plan."""
-        try:
-            self._timed("release", self._client.release, plan, ran)
-        except ServiceError as error:
-            if error.status != _GONE:
-                raise
-            self.tally.late_releases += 1
-
-    def _load(self, plan: Plan, keys: list[bytes]) -> Resume | None:
-        """Fetch what a plan loads and check it; returns what is then run, None when something was missing."""
-        if not _loads(plan.resume):
-            return plan.resume
-        payloads: dict[Slot, bytearray] = {}
-
-        def room_for(slot: Slot) -> bytearray:
-            payloads[slot] = bytearray(self._namespace.bytes_of(slot.record_class))
-            return payloads[slot]
-
-        try:
-            loaded = self._timed("fetch", self._client.fetch_into, plan, room_for)
-        except ServiceError as error:
-            if error.status != _GONE:
-                raise
-            self.tally.misses[LEASE_GONE] += 1
-            return None
-        for slot, reason, provenance in loaded.records:
-            if reason is None and provenance is not None:
-                key = keys[slot.end_tokens // self._trace.block_tokens - 1]
-                check_payload(slot.record_class, key, slot.shard, provenance, payloads[slot])
-                self.tally.fetched(len(payloads[slot]))
-            elif reason != NOT_FETCHED:
-                self.tally.misses[str(reason)] += 1
-        return loaded.resume if loaded.fault is None else None
-
-    def _store(self, request: TraceRequest, keys: list[bytes], ran: Resume) -> None:
-        """Store the new full blocks, and the snapshot at the last of them in place of the session's previous one."""
-        line = (request.session, request.agent)
-        records = self._records(keys, ran)
-        previous = self._snapshots.get(line) if request.session is not None else None
-        most = max(1, min(_STORE_RECORDS, _STORE_BYTES // max(1, self._namespace.block_bytes)))
-        while batch := list(islice(records, most)):
-            result = self._timed(
-                "store",
-                self._client.store,
-                self._namespace,
-                batch,
-                ran=ran,
-                durable=self._options.durable,
-                supersedes=previous if previous != keys[-1] else None,
-            )
-            self.tally.stored(result, self._namespace.block_bytes, self._namespace.snapshot_bytes)
-            for outcome in result.outcomes:
-                if outcome.record_class == "snapshot" and outcome.outcome in _KEPT:
-                    self._snapshots[line] = outcome.key
-
-    def _records(self, keys: list[bytes], ran: Resume) -> Iterator[StoreRecord]:
-        """What a run has computed: blocks that end above the write floor, and the state at the last boundary.
-
-        The state is not stored when it is the very snapshot that was loaded.
-        """
-        size, shards = self._trace.block_tokens, range(self._namespace.shards)
-        computed = Provenance.EXACT if ran.exact else Provenance.REPLAYED
-        places = [(RecordClass.BLOCK, index) for index in range(ran.write_floor // size, len(keys))]
-        last = len(keys) * size
-        if keys and last >= ran.write_floor and last != ran.load.snapshot_boundary:
-            places.append((RecordClass.SNAPSHOT, len(keys) - 1))
-        for record_class, index in places:
-            length = self._namespace.bytes_of(record_class)
-            for shard in shards if length else ():
-                payload = payload_of(record_class, keys[index], shard, computed, length)
-                yield StoreRecord(record_class, keys[index], (index + 1) * size, payload, computed, shard)
-
-    def _forget_if_over(self, request: TraceRequest) -> None:
-        self._requests_left[request.session] -= 1
-        if not self._requests_left[request.session]:
-            self._hasher.forget(request.session)
-            for line in [line for line in self._snapshots if line[0] == request.session]:
-                del self._snapshots[line]
-
-    def _timed(self, verb: str, call: Callable[P, R], *arguments: P.args, **keywords: P.kwargs) -> R:
-        started = self._clock.monotonic()
-        result = call(*arguments, **keywords)
-        self.tally.latencies[verb].append(self._clock.monotonic() - started)
-        return result
+    def _count(self, ended: _Ended) -> None:
+        self._under_way -= 1
+        if self._schedule.finish(ended.step) and ended.step.request.session is not None:
+            self._engine.forget(ended.step.request.session)
+        elapsed = self._clock.monotonic() - self._started
+        is_warmup = ended.made.intended < self._started + self._options.warmup_seconds
+        (self.warmup if is_warmup else self.tally).add(ended.made.tally)
+        self.timeline.setdefault(int(elapsed), Tally()).add(ended.made.tally)
+        self.tally.elapsed_seconds = max(0.0, elapsed - self._options.warmup_seconds)
 
 
-def _loads(plan: Resume) -> bool:
-    return plan.load.global_start < plan.load.global_end or plan.load.snapshot_boundary is not None
+def _silent(request: TraceRequest) -> None:
+    """The progress of nobody."""

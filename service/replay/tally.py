@@ -1,7 +1,7 @@
 """What a replay has seen: counts of tokens, plans, records and bytes, and how long each verb took."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from kvshelf_client.answers import Resume, StoreResult
 from kvshelf_client.plans import Plan
@@ -9,6 +9,9 @@ from kvshelf_client.plans import Plan
 SOURCES = ("hbm", "dram", "ssd", "replay", "prefill")
 MODES = ("full_attention", "resident", "snapshot", "bounded_replay", "exact_rebuild", "cold")
 VERBS = ("plan", "fetch", "store", "release")
+READY = "ready"
+LATENCIES = (*VERBS, READY)
+"""Each verb, and from when a request was to start until all that it loads is there."""
 PERCENTILES = (50, 95, 99)
 
 
@@ -17,7 +20,8 @@ class Tally:
     """Counts of the requests that are finished, and of every call, also those of a request that is not.
 
     ``hit_tokens`` is what an infinite prefix cache would call a hit: the stored prefix, uncapped. ``matched_tokens`` is
-    what the plans used. Latencies are in seconds, one a call.
+    what the plans used. Latencies are in seconds, one a call; those of ``plan`` and ``ready`` count from when the
+    request was to start.
     """
 
     requests: int = 0
@@ -37,7 +41,7 @@ class Tally:
     fetched_bytes: int = 0
     stored_bytes: int = 0
     outcomes: Counter[str] = field(default_factory=Counter)
-    latencies: dict[str, list[float]] = field(default_factory=lambda: {verb: [] for verb in VERBS})
+    latencies: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in LATENCIES})
     elapsed_seconds: float = 0.0
     max_lag_seconds: float = 0.0
 
@@ -66,9 +70,21 @@ class Tally:
             if outcome.outcome in ("stored", "replaced"):
                 self.stored_bytes += block_bytes if outcome.record_class == "block" else snapshot_bytes
 
-    def latency_seconds(self, verb: str) -> dict[str, float]:
+    def add(self, other: "Tally") -> None:
+        """Count what another has counted, too. Times elapsed are not added."""
+        for each in fields(self):
+            mine, theirs = getattr(self, each.name), getattr(other, each.name)
+            if isinstance(mine, Counter):
+                mine.update(theirs)
+            elif isinstance(mine, int):
+                setattr(self, each.name, mine + theirs)
+        for name, seconds in other.latencies.items():
+            self.latencies[name] += seconds
+        self.max_lag_seconds = max(self.max_lag_seconds, other.max_lag_seconds)
+
+    def latency_seconds(self, name: str) -> dict[str, float]:
         """Percentiles (nearest rank) and the largest of a verb's latencies; zeros where there was no call."""
-        ordered = sorted(self.latencies[verb]) or [0.0]
+        ordered = sorted(self.latencies[name]) or [0.0]
         ranks = {f"p{percent}": ordered[max(0, -(-len(ordered) * percent // 100) - 1)] for percent in PERCENTILES}
         return {**ranks, "max": ordered[-1]}
 
@@ -93,7 +109,8 @@ class Tally:
             "fetched_bytes": self.fetched_bytes,
             "stored_bytes": self.stored_bytes,
             "store_outcomes": dict(self.outcomes),
-            "latency_seconds": {verb: self.latency_seconds(verb) for verb in VERBS},
+            "latency_seconds": {name: self.latency_seconds(name) for name in LATENCIES},
             "elapsed_seconds": self.elapsed_seconds,
+            "requests_per_second": self.requests / self.elapsed_seconds if self.elapsed_seconds else 0.0,
             "max_lag_seconds": self.max_lag_seconds,
         }

@@ -47,13 +47,14 @@ class ChainHasher:
 
     def __init__(self, fingerprint: bytes) -> None:
         self._fingerprint = fingerprint
-        self._lines: dict[tuple[str | None, str | None], _Line] = {}
+        self._lines: dict[tuple[str | None, str | None, str | None], _Line] = {}
 
     def blocks_of(self, request: TraceRequest) -> BlockKeys:
         """The hashes and keys of the request's full blocks. The lists are the hasher's: read them before the next."""
-        line = self._lines.get(request.line)
+        name = (*request.line, request.scope)
+        line = self._lines.get(name)
         if line is None:
-            line = self._lines[request.line] = _Line(_root_of(request.scope))
+            line = self._lines[name] = _Line(_root_of(request.scope))
         same = common_blocks(line.runs, request.runs)
         hashes, keys = line.blocks
         del hashes[same:], keys[same:]

@@ -16,8 +16,8 @@ from kvshelf_client.http.transport import HttpTransport
 from kvshelf_client.requests import Release
 from kvshelf_client.transport import TransportOptions
 from kvshelf_client.words import MissReason, Provenance, RecordClass
+from service.replay.engine import LEASE_GONE
 from service.replay.errors import WrongBytesError
-from service.replay.replayer import LEASE_GONE
 from service.traces.base import TraceRequest
 from service.traces.chain import ChainHasher
 from tests.support.meddling import MeddlingTransport
