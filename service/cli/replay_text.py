@@ -1,7 +1,8 @@
 """What a replay has seen, as tables for a person."""
 
 from service.cli.tables import milliseconds, share, size, table
-from service.replay.tally import PERCENTILES, VERBS, Tally
+from service.replay.replayer import Replayer
+from service.replay.tally import LATENCIES, PERCENTILES, Tally
 
 
 def describe(tally: Tally) -> str:
@@ -13,6 +14,12 @@ def describe(tally: Tally) -> str:
 def summary(tally: Tally) -> str:
     """One line of it, for a progress bar."""
     return f"{tally.requests:,} requests, {share(tally.hit_tokens, tally.prompt_tokens)} hit"
+
+
+def live_summary(replayer: Replayer, started: float, now: float) -> str:
+    """How a load test is going, in one line; ``started`` and ``now`` are of one clock."""
+    ended = sum(part.requests for part in replayer.timeline.values())
+    return f"{summary(replayer.tally)}, {ended / max(now - started, 1e-9):,.0f}/s, {replayer.under_way} under way"
 
 
 def _tokens(tally: Tally) -> str:
@@ -62,7 +69,7 @@ def _records(tally: Tally) -> str:
 def _latencies(tally: Tally) -> str:
     names = [*(f"p{percent}" for percent in PERCENTILES), "max"]
     rows = []
-    for verb in VERBS:
-        latency = tally.latency_seconds(verb)
-        rows.append((verb, f"{len(tally.latencies[verb]):,}", *(milliseconds(latency[name]) for name in names)))
+    for name in LATENCIES:
+        latency = tally.latency_seconds(name)
+        rows.append((name, f"{len(tally.latencies[name]):,}", *(milliseconds(latency[each]) for each in names)))
     return table(("latency in ms", "calls", *names), rows)

@@ -137,7 +137,8 @@ class Replayer:
     def _start_all(self, threads: ThreadPoolExecutor) -> float | None:
         """Start what may start; returns the seconds to the next, None where one of those under way has to end first."""
         while self._under_way < self._options.requests_at_once and (step := self._schedule.peek()) is not None:
-            now, intended = self._clock.monotonic(), self._intended(step)
+            now = self._clock.monotonic()
+            intended = self._started + step.request.time_seconds / self._options.speed if self._options.speed else now
             end = self._started + (self._options.duration_seconds or float("inf"))
             if now >= end:
                 return None
@@ -146,11 +147,6 @@ class Replayer:
             self._schedule.take()
             self._start(threads, step, intended)
         return None
-
-    def _intended(self, step: Step) -> float:
-        if not self._options.speed:
-            return self._clock.monotonic()
-        return self._started + step.request.time_seconds / self._options.speed
 
     def _start(self, threads: ThreadPoolExecutor, step: Step, intended: float) -> None:
         made = EngineRequest(self._engine, step.request, f"{self._options.run_id}-{step.number}", intended)

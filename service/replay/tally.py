@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
+from math import ceil
 
 from kvshelf_client.answers import Resume, StoreResult
 from kvshelf_client.plans import Plan
@@ -82,11 +83,14 @@ class Tally:
             self.latencies[name] += seconds
         self.max_lag_seconds = max(self.max_lag_seconds, other.max_lag_seconds)
 
-    def latency_seconds(self, name: str) -> dict[str, float]:
-        """Percentiles (nearest rank) and the largest of a verb's latencies; zeros where there was no call."""
+    def percentile(self, name: str, percent: float) -> float:
+        """The latency that so many percent of the calls stayed within (nearest rank); 0 where there was no call."""
         ordered = sorted(self.latencies[name]) or [0.0]
-        ranks = {f"p{percent}": ordered[max(0, -(-len(ordered) * percent // 100) - 1)] for percent in PERCENTILES}
-        return {**ranks, "max": ordered[-1]}
+        return ordered[max(0, ceil(len(ordered) * percent / 100) - 1)]
+
+    def latency_seconds(self, name: str) -> dict[str, float]:
+        """Percentiles and the largest of a verb's latencies."""
+        return {**{f"p{each}": self.percentile(name, each) for each in PERCENTILES}, "max": self.percentile(name, 100)}
 
     def document(self) -> dict[str, object]:
         """All of it as plain data for JSON."""
