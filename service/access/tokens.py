@@ -133,6 +133,10 @@ def _token(entry: _Entry) -> Token:
 
 
 def _explain(error: ValidationError) -> str:
-    """What is wrong, field by field, without a word of what stands there."""
+    """What is wrong, field by field, without a word of what stands there: nor the name of a field that there is not."""
     problems: list[Any] = error.errors(include_input=False, include_url=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in problems[:5])
+    return "; ".join(f"{'.'.join(map(_place, one['loc']))}: {one['msg']}" for one in problems[:5])
+
+
+def _place(part: int | str) -> str:
+    return str(part) if isinstance(part, int) or part in {"token", *_Entry.model_fields} else "an unknown field"

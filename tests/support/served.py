@@ -34,7 +34,7 @@ class Served:
         self.log_path = directory / "log"
         self._options = options
         self._trust: ssl.SSLContext | bool = True
-        self._settings = {"KVSHELF_STORE__BUDGET_BYTES": str(SMALL_BUDGET_BYTES), **settings}
+        self.settings = {"KVSHELF_STORE__BUDGET_BYTES": str(SMALL_BUDGET_BYTES), **settings}
         self._server: ServerProcess | None = None
         self._http: httpx.Client | None = None
 
@@ -69,7 +69,7 @@ class Served:
         self._let_go()
         clock, options = SystemClock(), ["--port", "0", "--data-dir", str(self.data_dir), *self._options]
         with self.log_path.open("ab") as log:
-            self._server = ServerProcess(options, environment=self._settings, stderr=log)
+            self._server = ServerProcess(options, environment=self.settings, stderr=log)
             started = clock.monotonic()
             self._server.start()
         self._http = httpx.Client(base_url=self.url, timeout=30, verify=self._trust)

@@ -69,6 +69,7 @@ def test_a_file_has_none_one_or_many_tokens() -> None:
         entry(expires="2027-01-02T03:04:05"),
         entry(expires='"soon"'),
         entry(token=f'"{HASH}"'),
+        entry(**{HASH: '"x"'}),
         entry() + entry(),
         b"token = 1",
         b'[other]\nx = "' + HASH.encode() + b'"',
