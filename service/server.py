@@ -15,6 +15,7 @@ import structlog
 import uvicorn
 from fastapi import FastAPI
 
+from service.access.hosts import is_loopback
 from service.erasure.eraser import Eraser
 from service.faces.context import Context
 from service.grpc.face import GrpcFace, grpc_face
@@ -128,6 +129,7 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
     with ExitStack() as stack:
         stop_asked = stack.enter_context(_signals_noted())
         tls = ServerTls(settings.tls) if settings.tls.is_on else None
+        _warn_of_plain_tokens(settings)
         listener = stack.enter_context(bind(settings.server.host, settings.server.port))
         parts = open_service(settings, clock)
         stack.callback(parts.close)
@@ -165,6 +167,11 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
             stop_asked=stop_asked,
         ).run([listener])
     _LOG.info("stopped")
+
+
+def _warn_of_plain_tokens(settings: Settings) -> None:
+    if settings.access.token_file is not None and not settings.tls.is_on and not is_loopback(settings.server.host):
+        _LOG.warning("tokens_travel_in_the_clear", host=settings.server.host)
 
 
 def bind(host: str, port: int) -> socket.socket:

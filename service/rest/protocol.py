@@ -61,6 +61,17 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if not self._refused:
             super().on_message_complete()
 
+    def shutdown(self) -> None:
+        """The service stops: an idle connection is closed, any other when its answer is out.
+
+        Over TLS a close waits for the peer's, and an idle peer is not listening: there the connection is just cut.
+        """
+        is_idle = self.cycle is None or self.cycle.response_complete
+        if is_idle and self.transport.get_extra_info("ssl_object") and not self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            super().shutdown()
+
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the parser has nothing to say that helps.
         """What cannot be parsed is answered, and the connection closed."""
         if not self._refused:

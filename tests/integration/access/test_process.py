@@ -59,7 +59,7 @@ def test_tokens_are_rotated_while_it_serves_and_a_broken_file_changes_nothing(se
     assert "\nkvshelf_token_file_ok 1.0" in served.http.get("/metrics", headers=headers).text
     assert served.stop() == 0
     events = [line["event"] for line in served.log() if line["event"].startswith("token")]
-    assert events == ["tokens_reloaded", "token_file_unusable", "tokens_reloaded"]
+    assert events == ["tokens_travel_in_the_clear", "tokens_reloaded", "token_file_unusable", "tokens_reloaded"]
 
 
 def test_without_tokens_it_does_not_start_for_others_to_reach(served: Served, tmp_path: Path, token_file: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from service.settings import TlsSettings
 from service.tls import ServerTls, TlsError
+from storage.clock import SystemClock
 from tests.support.certificates import Authority, Pair
 from tests.support.served import Served, eventually, kvshelf
 
@@ -66,7 +67,9 @@ def test_it_serves_over_tls_and_takes_a_renewed_certificate_over(
     pair.key.write_bytes(renewed)
     eventually(lambda: serial_of(served, authority) != first, 10)
     assert served.http.get("/healthz").status_code == 200, "what was connected before goes on"
+    started = SystemClock().monotonic()
     assert served.stop() == 0
+    assert SystemClock().monotonic() - started < 8, "an idle client is not waited for"
     events = [line["event"] for line in served.log() if line["event"].startswith("certificate")]
     assert events == ["certificate_unusable", "certificate_renewed"]
 
