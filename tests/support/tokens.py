@@ -34,7 +34,11 @@ class ListedAccess(Access):
 
 
 def two_tenants(more: Mapping[str, Principal] | None = None) -> ListedAccess:
-    """Tokens ``a`` and ``b`` of tenants of these names, with any scope; ``a-SCOPE`` has one; ``operator``; ``more``."""
+    """Tokens ``a`` and ``b`` of tenants of these names, ``operator`` of the operator, and ``more``.
+
+    They have all scopes; ``a-SCOPE`` has that one, and ``a-nothing`` none.
+    """
     principals = {tenant: Principal(tenant, EVERYTHING) for tenant in "ab"}
     principals |= {f"a-{scope}": Principal("a", frozenset({scope})) for scope in Scope}
+    principals["a-nothing"] = Principal("a", frozenset())
     return ListedAccess({**principals, "operator": Principal(OPERATOR, EVERYTHING), **(more or {})})
