@@ -1,20 +1,24 @@
 """A guarded service as people run it: tokens made on the command line, a file that changes while it serves."""
 
-import subprocess
 from collections.abc import Iterator
+from contextlib import redirect_stdout
+from io import StringIO
 from pathlib import Path
 
 import httpx
 import pytest
 
+from service.access import GuardedAccess, Scope
+from service.cli.main import main
+from storage.clock import SystemClock
 from tests.support.served import Served, eventually, kvshelf
 
 
 def new_token(path: Path, *options: str) -> str:
-    """Make a token on the command line and add it to the file."""
-    made = kvshelf("token", "new", "--append-to", str(path), *options)
-    assert made.returncode == 0, made.stderr
-    return made.stdout.strip()
+    """Make a token as on the command line and add it to the file."""
+    with redirect_stdout(StringIO()) as said:
+        assert main(["token", "new", "--append-to", str(path), *options]) == 0
+    return said.getvalue().strip()
 
 
 def status(served: Served, token: str, path: str = "/v1/namespaces") -> int:
@@ -77,18 +81,27 @@ def test_without_tokens_it_does_not_start_for_others_to_reach(served: Served, tm
     assert httpx.get(f"{served.url}/readyz").status_code == 204
 
 
-def test_the_command_line_refuses_what_is_no_token(token_file: Path) -> None:
-    def ended(*options: str) -> "subprocess.CompletedProcess[str]":
-        return kvshelf("token", *options)
-
+def test_the_command_line_refuses_what_is_no_token(token_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for options in (["--tenant", ""], ["--tenant", "t", "--scopes", "root"], ["--tenant", "t", "--id", "A"]):
-        assert ended("new", *options).returncode == 2
+        assert main(["token", "new", *options]) == 2
     token_file.write_text("[[token]]\nid = 1\n")
-    assert ended("list", str(token_file)).returncode == 1
+    assert main(["token", "list", str(token_file)]) == 1
     token_file.unlink()
     token = new_token(token_file, "--tenant", "acme", "--id", "mine", "--days", "1")
-    shown = ended("list", str(token_file)).stdout
+    assert main(["token", "list", str(token_file)]) == 0
+    shown = capsys.readouterr().out
     assert "acme" in shown
     assert "mine" in shown
     assert token.rpartition("_")[2] not in shown + token_file.read_text()
     assert token_file.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_command_line_shows_a_token_once_and_its_lines(
+    token_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["token", "new", "--tenant", "acme", "--scopes", "read"]) == 0
+    token, _, lines = capsys.readouterr().out.partition("\n")
+    token_file.write_text(lines)
+    principal = GuardedAccess(token_file, SystemClock()).authenticate(token)
+    assert principal.tenant == "acme"
+    assert principal.scopes == {Scope.READ}
