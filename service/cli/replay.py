@@ -121,6 +121,8 @@ class _Ended(NamedTuple):
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay a trace; see the module and the command's help."""
+    if arguments.report is not None and not arguments.report.parent.is_dir():
+        raise UsageError(f"cannot write {arguments.report}: there is no such directory")
     trace = read_input(arguments)
     target = Target(_profile(arguments.profile), arguments.bytes_per_token, _salt(arguments), arguments.shards)
     options, clock = _options(arguments), SystemClock()

@@ -8,7 +8,7 @@ from math import ceil
 from service.cli.progress import duration
 from service.cli.replay_text import describe
 from service.cli.svg import Axis, Points, columns, legend, lines
-from service.cli.tables import milliseconds, share, size
+from service.cli.tables import share, size
 from service.replay.replayer import Replayer
 from service.replay.samples import Sample
 from service.replay.tally import LATENCIES, MODES, SOURCES, Tally
@@ -16,6 +16,7 @@ from service.replay.tally import LATENCIES, MODES, SOURCES, Tally
 _MOST_COLUMNS = 90
 _CURVE = (50.0, 75.0, 90.0, 95.0, 99.0, 99.9, 100.0)
 _LEAST_SECONDS = 1e-4
+_FAR_BELOW = 20
 
 Stretch = tuple[float, Tally]
 """The second at which a stretch of the replay ends, and what ended in it."""
@@ -39,7 +40,7 @@ def report(title: str, summary: str, about: Mapping[str, str], replayer: Replaye
         ("Latency by percentile", *_percentiles(tally)),
         ("Until the prefix is there (ready), over time", *_ready(stretches)),
         ("Bytes fetched and stored, a second", *_bytes(stretches)),
-        *((f"Payloads in the {_TIERS.get(name, name)}", *_use(name, samples)) for name in _names(samples)),
+        *((_use_heading(name, samples), *_use(name, samples)) for name in _names(samples)),
     ]
     sections = "\n".join(
         f"<section><h2>{escape(heading)}</h2>{legend(names)}{plot}</section>" for heading, names, plot in plots
@@ -66,7 +67,7 @@ def _cards(tally: Tally) -> str:
         "requests": f"{tally.requests:,}",
         "requests a second": f"{tally.requests / tally.elapsed_seconds:.1f}" if tally.elapsed_seconds else "-",
         "prompt tokens hit": share(tally.hit_tokens, tally.prompt_tokens),
-        "ready, p50 / p99": f"{milliseconds(latency['p50'])} / {milliseconds(latency['p99'])} ms",
+        "ready, p50 / p99": f"{_latency(latency['p50'])} / {_latency(latency['p99'])}",
         "fetched, every byte right": size(tally.fetched_bytes),
         "stored": size(tally.stored_bytes),
     }
@@ -145,11 +146,17 @@ def _names(samples: Sequence[Sample]) -> list[str]:
     return list(samples[-1].tiers) if samples else []
 
 
+def _use_heading(name: str, samples: Sequence[Sample]) -> str:
+    budget = samples[-1].tiers[name].budget_bytes
+    return f"In the {_TIERS.get(name, name)}" + (f", of {size(budget)}" if budget else "")
+
+
 def _use(name: str, samples: Sequence[Sample]) -> tuple[Sequence[str], str]:
-    """What is in a tier, and its budget if it has one."""
+    """What is in a tier, and its budget if it has one that is in sight."""
     uses = [(sample.seconds, sample.tiers[name]) for sample in samples]
     series: dict[str, Points] = {"used": [(at, use.used_bytes or use.live_bytes) for at, use in uses]}
-    if uses[-1][1].budget_bytes:
+    most = max(value for _, value in series["used"])
+    if most * _FAR_BELOW > uses[-1][1].budget_bytes > 0:
         series["budget"] = [(at, use.budget_bytes) for at, use in (uses[0], uses[-1])]
     high = max(value for points in series.values() for _, value in points) or 1
     return list(series), lines(series, Axis(0, max(uses[-1][0], 1.0), duration), Axis(0, high * 1.05, size))
@@ -161,7 +168,7 @@ def _percent(place: float) -> str:
 
 
 def _latency(seconds: float) -> str:
-    return f"{seconds:g} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{seconds * 1000:.3g} ms"
 
 
 def _short(value: float) -> str:

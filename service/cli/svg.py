@@ -2,12 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from math import ceil, floor, log10
+from math import floor, log10
 from typing import NamedTuple
 
 WIDTH, HEIGHT = 720, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 8, 22
 _TICKS = 4
+_FEW_POWERS = 2
 
 Points = Sequence[tuple[float, float]]
 Show = Callable[[float], str]
@@ -37,7 +38,10 @@ class Axis(NamedTuple):
         if self.marks:
             return self.marks
         if self.is_log:
-            return [10.0**power for power in range(ceil(log10(self.low)), floor(log10(self.high)) + 1)]
+            powers = range(floor(log10(self.low)), floor(log10(self.high)) + 1)
+            factors = (1, 2, 5) if len(powers) <= _FEW_POWERS else (1,)
+            marks = [factor * 10.0**power for power in powers for factor in factors]
+            return [mark for mark in marks if self.low * (1 - 1e-9) <= mark <= self.high]
         step = _round_up((self.high - self.low) / _TICKS)
         return [self.low + step * number for number in range(floor((self.high - self.low) / step + 1e-9) + 1)]
 

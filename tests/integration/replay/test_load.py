@@ -1,6 +1,8 @@
 """A replay as a load test: when requests start, from when their latencies count, and what is left out."""
 
 import json
+import re
+import shlex
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -17,11 +19,13 @@ from service.traces.generate import GeneratorSettings, sample_path, trace_bytes,
 from service.traces.reader import read_trace
 from tests.support.browser import Browser
 from tests.support.meddling import MeddlingTransport
+from tests.support.pages import ROOT, fenced
 from tests.support.stage import Stage
 from tests.support.traces import hit_tokens_of, request, trace_of
 
 _TRACE = trace_of([request(range(5)), request(range(9), time=1.0), request(range(12), time=2.0)])
 _PLOTS = 7
+_PAGE = ROOT / "docs/load-test.md"
 
 
 def test_a_slow_service_is_charged_from_when_requests_were_to_start(stage: Stage) -> None:
@@ -75,7 +79,7 @@ def test_many_at_once_hit_what_an_infinite_cache_hits_or_less(
 ) -> None:
     """Less only where two ask for the same at once, before either has stored it."""
     path = tmp_path / "short.jsonl"
-    write_trace(path, trace_bytes(3, GeneratorSettings(sessions=16, turns=(2, 5))))
+    write_trace(path, trace_bytes(3, GeneratorSettings(sessions=10, turns=(2, 5))))
     trace = read_trace(path)
     tally = stage.replayer(trace, options=options).run()
     assert tally.requests == len(trace.requests)
@@ -93,6 +97,7 @@ def test_the_report_is_one_page_with_plots_light_and_dark(
     document = json.loads(capsys.readouterr().out)
     assert (document["loop"], document["concurrency"], document["complete"]) == ("closed", 4, True)
     assert document["warmup_requests"] > 0
+    assert document.keys() <= set(re.findall(r"`([a-z_]+)`", _PAGE.read_text())), "the page names all that comes out"
     assert document["latency_seconds"]["ready"]["p99"] > 0
     grounds = set()
     with Browser() as browser:
@@ -113,7 +118,20 @@ def test_the_report_is_one_page_with_plots_light_and_dark(
     assert "<script" not in page.read_text()
 
 
-def test_a_report_that_cannot_be_written(stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_report_that_cannot_be_written_is_told_at_once(
+    stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     where = str(tmp_path / "absent" / "load.html")
-    assert main(["replay", "sample", "--requests", "1", "--url", stage.url, "--report", where]) == 1
-    assert "cannot write" in capsys.readouterr().err
+    assert main(["replay", "sample", "--url", stage.url, "--report", where]) == 2
+    assert "there is no such directory" in capsys.readouterr().err
+    assert stage.metric("kvshelf_requests_total") == 0
+
+
+@pytest.mark.parametrize("command", [line[2:] for block in fenced(_PAGE, "console") for line in block.splitlines()])
+def test_the_commands_of_the_page(
+    command: str, stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = shlex.split(command.replace("/tmp/", f"{tmp_path}/"))[1:]
+    assert main([*arguments, "--url", stage.url]) == 0
+    output = capsys.readouterr().out
+    assert json.loads(output) if "--json" in arguments else "latency in ms" in output
