@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from kvshelf_client.client import Client
 from kvshelf_client.errors import Fault, KvshelfError
 from kvshelf_client.landing import Loaded
+from kvshelf_client.nodes import Nodes
 from kvshelf_client.plans import Plan, Slot
 from kvshelf_client.requests import NamespaceSpec, StoreRecord
 from kvshelf_client.transport import Tls
@@ -13,15 +14,18 @@ from kvshelf_client.words import MissReason, Provenance, RecordClass
 
 if TYPE_CHECKING:
     from kvshelf_client.aio import AsyncClient
+    from kvshelf_client.aio_nodes import AsyncNodes
 
 __all__ = [
     "AsyncClient",
+    "AsyncNodes",
     "Client",
     "Fault",
     "KvshelfError",
     "Loaded",
     "MissReason",
     "NamespaceSpec",
+    "Nodes",
     "Plan",
     "Provenance",
     "RecordClass",
@@ -35,9 +39,13 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())  # Nothing is prin
 
 
 def __getattr__(name: str) -> object:
-    """``AsyncClient``, when it is first asked for: importing asyncio takes longer than all the rest."""
-    if name != "AsyncClient":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from kvshelf_client.aio import AsyncClient
+    """The clients for asyncio, when they are first asked for: importing asyncio takes longer than all the rest."""
+    if name == "AsyncClient":
+        from kvshelf_client.aio import AsyncClient
 
-    return AsyncClient
+        return AsyncClient
+    if name == "AsyncNodes":
+        from kvshelf_client.aio_nodes import AsyncNodes
+
+        return AsyncNodes
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
 """What an engine is told to do: the plan, and what of it is valid once some of its loads have failed. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -25,7 +25,8 @@ class Plan:
 
     Without a lease there is nothing to fetch or to release: the service gave no answer (``fault`` says why), and
     ``resume`` is cold. ``hit_tokens`` is the stored prefix, uncapped; ``exact_hit_tokens`` the same counting exact
-    blocks only. ``fallback`` is what to run when the snapshot turns out to be gone.
+    blocks only. ``fallback`` is what to run when the snapshot turns out to be gone. ``node`` is the address of the node
+    that has what it loads, of a plan made over :class:`~kvshelf_client.nodes.Nodes`.
     """
 
     namespace: Namespace
@@ -38,6 +39,11 @@ class Plan:
     missing_global: MissingGlobal | None = None
     missing_snapshot: MissingSnapshot | None = None
     fault: Fault | None = None
+    node: str | None = None
+
+    def at(self, node: str) -> "Plan":
+        """The same plan, of that node."""
+        return replace(self, node=node)
 
     @property
     def request_id(self) -> str:

@@ -38,6 +38,9 @@ _LOG = logging.getLogger("kvshelf_client")
 _TOKEN_BYTES = 4
 _MAX_REMEMBERED = 10_000
 
+BUDGET_SECONDS = 2.0
+"""The time a call has, if neither it nor its client is given another one."""
+
 
 class PlanOptions(TypedDict, total=False):
     """What an engine holds and can do. What is left out takes the service's default for the namespace.
@@ -95,7 +98,7 @@ class Verbs:
             read_seconds=options.get("read_seconds", inf),
             max_connections=options.get("max_connections", 64),
         )
-        self._budget_seconds = options.get("budget_seconds", 2.0)
+        self._budget_seconds = options.get("budget_seconds", BUDGET_SECONDS)
         self._strict = options.get("strict", False)
         self._counters = Counters()
         self._guard = Guard(self._counters, monotonic, _chance)
