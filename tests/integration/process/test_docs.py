@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.process.conftest import Serve
 from tests.support.engine import metric
 from tests.support.pages import PAGES, ROOT, fenced, run_examples
 from tests.support.served import Served
 
-REST = "127.0.0.1:8710"
+REST, SECOND = "127.0.0.1:8710", "127.0.0.1:8720"
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +25,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 def test_every_page_with_examples_has_a_test_that_runs_them() -> None:
     """This one, ``test_readme.py``, and ``tests/integration/grpc/test_docs.py``."""
-    assert [page.name for page in PAGES if fenced(page, "python")] == ["README.md", "client.md", "grpc.md"]
+    assert [page.name for page in PAGES if fenced(page, "python")] == ["README.md", "client.md", "grpc.md", "nodes.md"]
 
 
 def test_the_quick_start_does_what_it_says(served: Served) -> None:
@@ -39,6 +40,13 @@ def test_the_quick_start_does_what_it_says(served: Served) -> None:
     ]
     assert "'release': {'ok': 2}" in counters
     assert metric(served.http, "kvshelf_requests_total") == 12, "every request it makes is released"
+
+
+def test_several_nodes_do_what_the_page_says(served: Served, serve: Serve) -> None:
+    places = {REST: served.url.removeprefix("http://"), SECOND: serve().url.removeprefix("http://")}
+    ended = run_examples(ROOT / "docs/nodes.md", **places)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout.splitlines() == ["cold True", "bounded_replay 896 tokens on that node", "{'first': 1}"]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -20,7 +20,7 @@ from tests.support.served import Served, eventually
 SESSIONS, FIRST_TOKENS, TURN_TOKENS, ENGINES = 50, 1000, 200, 6
 BEFORE, AMID, AFTER = range(2), range(2, 5), range(5, 7)
 """Turns with all nodes; turns in the first of which a master and a node are killed; turns with all nodes again."""
-BUDGET_SECONDS = 4.0
+BUDGET_SECONDS = 8.0
 SPEC = NamespaceSpec("default", "m", "1", PROFILE, bytes_per_token=1)
 
 
@@ -99,7 +99,7 @@ def check_calm(chat: Chat) -> dict[str, str]:
 def check_amid(turns: list[Turn], dead: str, share: list[str]) -> None:
     """No request failed, and what was lost is no more than what the dead node had."""
     assert len(turns) == SESSIONS * len(AMID)
-    assert max(turn.seconds for turn in turns) < 3 * BUDGET_SECONDS
+    assert max(turn.seconds for turn in turns) < BUDGET_SECONDS
     others = [turn for turn in turns if turn.home != dead]
     assert all(turn.node == turn.home for turn in others)
     assert {fault for turn in others for fault in turn.faults} <= {Fault.MISS}, "snapshots of the master that ended"
@@ -108,18 +108,15 @@ def check_amid(turns: list[Turn], dead: str, share: list[str]) -> None:
     lost = lost_by_home(turns)
     assert set(lost) == {dead}
     for session in share:
-        own = [turn for turn in turns if turn.home == dead and turn.session == session]
+        own = [turn for turn in turns if turn.session == session]
         losing = [turn for turn in own if turn.lost_tokens]
         assert len(losing) <= 1, "a chain is lost once, and found again where it was stored anew"
         assert own[-1].node != dead
         assert own[-1].lost_tokens == 0
-    held = sum(
-        max((turn.due_tokens for turn in turns if turn.session == session and turn.lost_tokens), default=0)
-        for session in share
-    )
-    assert 0 < lost[dead] <= held
-    total = sum(turn.due_tokens for turn in turns)
-    assert sum(turn.hit_tokens for turn in turns) >= total - held
+    moved = [next(turn for turn in turns if turn.session == session and turn.node != dead) for session in share]
+    held = sum(turn.due_tokens for turn in moved)
+    assert 0 < lost[dead] <= held, "what the dead node had"
+    assert sum(turn.hit_tokens for turn in turns) >= sum(turn.due_tokens for turn in turns) - held
 
 
 def check_counted(nodes: Nodes, dead: str, share: int) -> None:

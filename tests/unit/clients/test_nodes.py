@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,11 @@ from tests.support.client import Buffers
 from tests.support.scripted_transport import AsyncScriptedTransport, ScriptedTransport
 from tests.support.wire import KEYS, NAMESPACE, TOKENS, block_frame, resume
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from kvshelf_client.verbs import ClientOptions
+
 ANSWER = PlanAnswer("r", resume(), None, Lease("l1", 60.0, 4), 256, 0, None, None)
 ORDER = placed(["http://a", "http://b", "http://c"], b"session")
 FIRST, SECOND, THIRD = ORDER
@@ -28,7 +33,7 @@ LOST = ServiceError(404, {})
 class Scripted(Nodes):
     """Nodes that answer by script."""
 
-    def __init__(self, transports: Mapping[str, ScriptedTransport], **options: Any) -> None:
+    def __init__(self, transports: Mapping[str, ScriptedTransport], **options: "Unpack[ClientOptions]") -> None:
         Placing.__init__(self, sorted(transports), options, lambda node, **_: Client(transports[node], **options))
 
 
