@@ -71,6 +71,15 @@ class Settings(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _budgets_can_be_kept(self) -> "Settings":
+        if self.store.redis_url is not None and len(self.store_budgets()) > 1:
+            raise ValueError(
+                "store_budget_bytes of tenants are kept on the SSD of this machine only: take them out, or"
+                " store.redis_url"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _budgets_leave_a_shelf_for_all(self) -> "Settings":
         for what, budgets, least in (
             ("store", self.store_budgets(), MIN_STORE_BYTES),

@@ -56,6 +56,10 @@ def test_flags_win_over_the_environment_and_that_over_the_file(tmp_path: Path, m
         ("[server]\nprot = 1", "did you mean server.port"),
         ("[server]\nhost = '0.0.0.0'", "loopback address, so others could reach the service, and no tokens are"),
         ("[server]\nhost = '0.0.0.0'", "set access.token_file (see `kvshelf token new`)"),
+        (
+            "[store]\nredis_url = 'redis://a'\n[access.tenants.a]\nstore_budget_bytes = 16777216",
+            "on the SSD of this machine only",
+        ),
         ("[tls]\ncert_file = 'a'", "tls.cert_file and tls.key_file go together"),
         ("[tls]\nkey_file = 'a'", "tls.cert_file and tls.key_file go together"),
         ("[tls]\nclient_ca_file = 'a'", "tls.client_ca_file takes tls.cert_file"),
