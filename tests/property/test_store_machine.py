@@ -5,4 +5,4 @@ from hypothesis import settings
 from tests.property.store_machine import StoreMachine
 
 TestStoreMachine = StoreMachine.TestCase
-TestStoreMachine.settings = settings(max_examples=25, stateful_step_count=40)
+TestStoreMachine.settings = settings(max_examples=15, stateful_step_count=40)

@@ -72,16 +72,20 @@ class Proxy:
                 with contextlib.suppress(OSError):
                     sock.shutdown(socket.SHUT_RDWR)
 
+    def close(self) -> None:
+        """Cut everything, and listen no more."""
+        self._stop.set()
+        self.stop_listening()
+        for thread in self._threads:
+            thread.join(20)
+
     def __enter__(self) -> "Proxy":
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
-        self.stop_listening()
-        for thread in self._threads:
-            thread.join(20)
+        self.close()
 
     def _run(self, work: Callable[..., None], *arguments: socket.socket) -> None:
         thread = threading.Thread(target=work, args=arguments, daemon=True)

@@ -43,7 +43,7 @@ class Stage:
     def close(self) -> None:
         """Stop all of it."""
         self.served.close()
-        self.proxy.__exit__(None, None, None)
+        self.proxy.close()
         self.admin.close()
         self.redis.close()
 
