@@ -5,6 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
+from service.faces.admission import Admission
 from service.local.server import LocalServer
 from service.overview import History
 from service.shelf.parts import Parts
@@ -19,7 +20,7 @@ class Context:
 
     ``local`` is the local face, if there is one.
     ``is_draining`` is set when a stop was asked for; ``under_way`` counts the requests of all faces that a stop waits
-    for. ``history`` is what the page for people shows; the upkeep takes its samples.
+    for, ``admission`` bounds them. ``history`` is what the page for people shows; the upkeep takes its samples.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -29,6 +30,7 @@ class Context:
         self.is_draining = False
         self.under_way = 0
         self.history = History(parts)
+        self.admission = Admission(parts.settings.limits, parts.metrics)
 
     def begin_request(self) -> None:
         """The patience of this task's request begins here, for all it does in worker threads."""

@@ -7,6 +7,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from service.access import Principal, Scope
+from service.faces.admission import Admitted
 from service.faces.context import Context
 
 
@@ -16,6 +17,7 @@ class Call:
 
     context: Context
     principal: Principal
+    admitted: Admitted
     undo: Callable[[], None] = field(default=lambda: None)
 
 

@@ -14,6 +14,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from kvshelf_client.grpc.kvshelf.v1 import kvshelf_pb2 as pb
 from service.access import ANYBODY, Principal
+from service.faces.admission import source_of
 from service.faces.context import Context
 from service.faces.problems import RETRY_SECONDS, STOPPING, ProblemError, problem_of
 from service.faces.tokens import bearer_token
@@ -53,8 +54,12 @@ class Gate:
                 self._calls += 1
                 self._context.under_way += 1
                 try:
-                    with self._context.parts.metrics.latency.labels(verb.label).time():
-                        await _answer(verb, request_class, Call(self._context, principal), messages, rpc)
+                    with (
+                        self._context.admission.admit(_source(principal, rpc)) as admitted,
+                        self._context.parts.metrics.latency.labels(verb.label).time(),
+                    ):
+                        call = Call(self._context, principal, admitted)
+                        await _answer(verb, request_class, call, messages, rpc)
                 finally:
                     self._context.under_way -= 1
                     self._calls -= 1
@@ -80,6 +85,11 @@ class Gate:
         return principal
 
 
+def _source(principal: Principal, rpc: Rpc) -> str:
+    """Who is to share with others: the tenant, or where there are none, the address (``ipv4:127.0.0.1:5000``)."""
+    return source_of(principal.tenant, rpc.peer().partition(":")[2].rpartition(":")[0].strip("[]"))
+
+
 async def _answer(
     verb: Verb, request_class: type[Message], call: Call, messages: AsyncIterator[bytes], rpc: Rpc
 ) -> None:
@@ -88,19 +98,23 @@ async def _answer(
         if verb.upload is not None:
             await rpc.write((await verb.upload(call, messages)).SerializeToString())
         elif verb.download is not None:
-            async with aclosing(verb.download(call, await _request(request_class, messages))) as answers:
+            request = await _request(request_class, call, messages)
+            async with aclosing(verb.download(call, request)) as answers:
                 async for answer in answers:
                     await rpc.write(answer)
         elif verb.unary is not None:
-            await rpc.write((await verb.unary(call, await _request(request_class, messages))).SerializeToString())
+            request = await _request(request_class, call, messages)
+            await rpc.write((await verb.unary(call, request)).SerializeToString())
     except BaseException:  # The call may end at any point; it is told again.
         call.undo()
         raise
 
 
-async def _request(request_class: type[Message], messages: AsyncIterator[bytes]) -> Message:
+async def _request(request_class: type[Message], call: Call, messages: AsyncIterator[bytes]) -> Message:
     try:
-        return request_class.FromString(await anext(messages))
+        message = await anext(messages)
+        await call.admitted.hold(len(message))
+        return request_class.FromString(message)
     except StopAsyncIteration:
         raise ProblemError(400, "the call ended before its request came") from None
     except DecodeError:

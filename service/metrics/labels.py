@@ -18,6 +18,7 @@ FAULTS = ("io", "timeout", "corrupt", "full", "unreachable", "denied", "refused"
 BREAKER_STATES = ("closed", "open", "half_open")
 HEALTH_STATES = ("ok", "degraded", "down")
 DENIALS = ("missing", "unknown", "expired", "host")
+REFUSED = ("busy", "share", "bytes", "connections", "slow", "malformed")
 LOCAL_REFUSALS = tuple(reason.name.lower() for reason in Refusal)
 VERBS = (
     "register", "hash", "plan", "fetch", "open", "store", "record", "touch", "release", "delete", "erase", "stats",

@@ -70,6 +70,9 @@ class Metrics:
         self.denials = self._counter(
             "kvshelf_access_denied_total", "Requests of those who did not say who they are.", "reason"
         )
+        self.refused = self._counter(
+            "kvshelf_refused_requests_total", "Requests refused, or cut off, for how they or how many came.", "reason"
+        )
         self.token_file_ok = self._gauge(
             "kvshelf_token_file_ok", "1 while the tokens in force are those of the file, or none are configured."
         )
@@ -159,6 +162,8 @@ class Metrics:
             self.fetches.labels(answer)
         for reason in labels.DENIALS:
             self.denials.labels(reason)
+        for reason in labels.REFUSED:
+            self.refused.labels(reason)
         for reason in labels.LOCAL_REFUSALS:
             self.local_refusals.labels(reason)
         for state in labels.HEALTH_STATES:

@@ -1,10 +1,12 @@
-"""The gate before all routes: counts the requests under way, and takes no new ones once a stop was asked for."""
+"""The gate before all routes: bounds the requests under way, and takes no new ones once a stop was asked for."""
 
 import asyncio
 
 import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from service.access import Principal
+from service.faces.admission import Admitted, source_of
 from service.faces.context import Context
 from service.faces.problems import STOPPING, ProblemError
 from service.rest.problems import problem_response
@@ -29,9 +31,16 @@ class Drain:
         elif self._context.is_draining and not scope["path"].startswith(_LEASES):
             await _refuse(scope, receive, send)
         else:
+            try:
+                admitted = self._context.admission.admit(_source(scope))
+            except ProblemError as problem:
+                await problem_response(problem)(scope, receive, send)
+                return
+            scope.setdefault("state", {})["admitted"] = admitted
             self._context.under_way += 1
             try:
-                await self._run(scope, receive, send)
+                with admitted:
+                    await self._run(scope, _counted(receive, admitted), send)
             finally:
                 self._context.under_way -= 1
 
@@ -52,6 +61,24 @@ class Drain:
             _LOG.warning("request_cut_off", method=scope["method"], is_answering=is_answering)
             if not is_answering:
                 await _refuse(scope, receive, send)
+
+
+def _source(scope: Scope) -> str:
+    """Who is to share with others: the tenant, or where there are none, the address."""
+    principal: Principal | None = scope.get("state", {}).get("principal")
+    return source_of(principal.tenant if principal else None, scope["client"][0] if scope.get("client") else "")
+
+
+def _counted(receive: Receive, admitted: Admitted) -> Receive:
+    """Count the bytes of a body as they arrive."""
+
+    async def counted() -> Message:
+        message = await receive()
+        if body := message.get("body"):
+            await admitted.hold(len(body))
+        return message
+
+    return counted
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:

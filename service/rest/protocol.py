@@ -1,21 +1,82 @@
-"""HTTP/1.1 with bounds: a request's head may take so many bytes, and what is no HTTP gets a problem document too."""
+"""HTTP/1.1 with bounds: on the head of a request, on connections, and on how long a client may leave things where they
+are. What is no HTTP gets a problem document too.
+"""
+
+import asyncio
+from typing import Any, Final
 
 import msgspec
+from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
+from service.faces.admission import Admission
+from service.faces.problems import RETRY_SECONDS, ProblemError, problem_document
 from service.rest.problems import MEDIA_TYPE
 
 MAX_HEAD_BYTES = 64 << 10
 """Request line and header fields together. The parser keeps a head in memory until it is whole."""
-_PHRASES = {400: b"Bad Request", 431: b"Request Header Fields Too Large"}
+MAX_UNWANTED_BYTES = 16 << 20
+"""What is still read of a body after its request was answered, so that the client gets to the answer."""
+MIN_BYTES_PER_SECOND: Final = 1024
+"""A body that comes, or an answer that is taken, more slowly stands still."""
+_PHRASES = {
+    400: b"Bad Request",
+    408: b"Request Timeout",
+    429: b"Too Many Requests",
+    431: b"Request Header Fields Too Large",
+    503: b"Service Unavailable",
+}
+_REASONS = {400: "malformed", 408: "slow", 429: "connections", 431: "malformed", 503: "connections"}
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with a bound on the head. One instance a connection."""
+    """uvicorn's protocol, with bounds. One instance a connection.
 
-    _head_bytes = 0
-    _in_head = True
-    _refused = False
+    Once every ``limits.stall_seconds`` it looks at what the client owes: the rest of a head, more of a body, or to read
+    what was sent. Where that is what it owed the last time, and nothing came of it since, the client is cut off.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        context = config.app.state.context  # type: ignore[union-attr]  # The app is always our own.
+        self._admission: Admission = context.admission
+        self._stall_seconds: float = context.parts.settings.limits.stall_seconds
+        self._source: str | None = None
+        self._watch: asyncio.TimerHandle | None = None
+        self._owed: tuple[object, ...] | None = None
+        self._head_bytes = self._body_bytes = self._unwanted_bytes = 0
+        self._messages = self._times_resumed = 0
+        self._in_head = True
+        self._refused = False
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client connected. One that then says nothing is treated as one that is idle between requests."""
+        super().connection_made(transport)
+        source = self.client[0] if self.client else ""
+        status = self._admission.connections.lacks(source)
+        if status is not None:
+            self._refuse(status, f"too many connections are open; come again in {RETRY_SECONDS} s")
+        else:
+            self._source = source
+            self._admission.connections.take(source)
+        self.timeout_keep_alive_task = self.loop.call_later(self.timeout_keep_alive, self.timeout_keep_alive_handler)
+        self._look()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The connection is gone, by whomever it was ended."""
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._source is not None:
+            self._admission.connections.give(self._source)
 
     def data_received(self, data: bytes) -> None:
         """Take bytes off the socket. Those of a head that is not whole yet are counted."""
@@ -29,7 +90,9 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """A new head begins."""
-        self._in_head, self._head_bytes = True, 0
+        self._in_head, self._head_bytes = True, 1  # Begun, however it came.
+        self._body_bytes = self._unwanted_bytes = 0
+        self._messages += 1
         super().on_message_begin()
 
     def on_header(self, name: bytes, value: bytes) -> None:
@@ -51,9 +114,16 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """A part of the body; nobody wants that of a refused request."""
-        if not self._refused:
-            super().on_body(body)
+        """A part of the body; nobody wants that of a refused request, and not without end that of an answered one."""
+        if self._refused:
+            return
+        self._body_bytes += len(body)
+        if self.cycle.response_complete:
+            self._unwanted_bytes += len(body)
+            if self._unwanted_bytes > MAX_UNWANTED_BYTES:
+                self._refused = True
+                self.transport.close()
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """The request is whole; the next one begins with a head."""
@@ -72,16 +142,51 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         else:
             super().shutdown()
 
+    def resume_writing(self) -> None:
+        """The client has read most of what waited for it."""
+        self._times_resumed += 1
+        super().resume_writing()
+
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the parser has nothing to say that helps.
         """What cannot be parsed is answered, and the connection closed."""
         if not self._refused:
             self._refuse(400, "what arrived is no HTTP/1.1 request")
 
+    def _look(self) -> None:
+        """See whether the client does what it owes, and look again after the time it has for it."""
+        owed = self._owes()
+        if owed is not None and owed == self._owed:
+            self._cut_off()
+        self._owed = owed
+        self._watch = self.loop.call_later(self._stall_seconds, self._look)
+
+    def _owes(self) -> tuple[object, ...] | None:
+        """What the client has to do, with a number that changes as it does it; None while it owes nothing."""
+        least_bytes = int(MIN_BYTES_PER_SECOND * self._stall_seconds)
+        unread_bytes = self.transport.get_write_buffer_size()
+        if unread_bytes:
+            return "answer", self._times_resumed, unread_bytes // least_bytes
+        if self._in_head:
+            return ("head", self._messages) if self._head_bytes else None
+        # While the service itself does not read, the client owes nothing.
+        return None if self.flow.read_paused else ("body", self._messages, self._body_bytes // least_bytes)
+
+    def _cut_off(self) -> None:
+        is_owed_an_answer = self.cycle is not None and not self.cycle.response_complete
+        if self._refused or self.transport.get_write_buffer_size() or (self._in_head and is_owed_an_answer):
+            self._admission.metrics.refused.labels("slow").inc()
+            self.transport.abort()
+        elif self._in_head or (is_owed_an_answer and not self.cycle.response_started):
+            part = "head" if self._in_head else "body"
+            self._refuse(408, f"the request's {part} took longer than {self._stall_seconds:g} s to come any further")
+        else:
+            self.transport.close()
+
     def _refuse(self, status: int, detail: str) -> None:
         self._refused = True
-        phrase = _PHRASES[status]
-        problem = {"type": "about:blank", "title": phrase.decode(), "status": status, "detail": detail, "errors": []}
-        body = msgspec.json.encode(problem)
-        head = b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
-        self.transport.write(head % (status, phrase, MEDIA_TYPE.encode(), len(body)) + body)
+        self._admission.metrics.refused.labels(_REASONS[status]).inc()
+        body = msgspec.json.encode(problem_document(ProblemError(status, detail)))
+        retry = b"retry-after: %d\r\n" % RETRY_SECONDS if status in (429, 503) else b""
+        head = b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%bconnection: close\r\n\r\n"
+        self.transport.write(head % (status, _PHRASES[status], MEDIA_TYPE.encode(), len(body), retry) + body)
         self.transport.close()

@@ -8,6 +8,7 @@ from kvshelf_client.errors import FrameError
 from kvshelf_client.frames import KEY_BYTES
 from kvshelf_client.grpc.chunks import read_store_chunk
 from kvshelf_client.grpc.kvshelf.v1 import kvshelf_pb2 as pb
+from service.faces.admission import Admitted
 from service.faces.answers import store_document
 from service.faces.problems import ProblemError
 from service.faces.uploads import store_stream
@@ -32,7 +33,7 @@ async def store(call: Call, chunks: AsyncIterator[bytes]) -> pb.StoreResponse:
         raise ProblemError(422, f"supersedes takes {KEY_BYTES} bytes, got {len(supersedes)}", field="supersedes")
     ran = ran_plan(parts, call.principal.tenant, namespace, start.plan_id or None)
     upload = Upload(namespace, ran, not start.relaxed, supersedes)
-    outcomes = await store_stream(call.context, upload, _frames(first, chunks))
+    outcomes = await store_stream(call.context, call.admitted, upload, _frames(call.admitted, first, chunks))
     return messages.store(store_document(outcomes, plan_known=ran is not None and ran is not UNKNOWN_PLAN))
 
 
@@ -47,12 +48,14 @@ async def _start(chunks: AsyncIterator[bytes]) -> tuple[pb.StoreStart, memoryvie
         raise ProblemError(400, f"the start is no StoreStart: {error}", field="start") from None
 
 
-async def _frames(first: memoryview, chunks: AsyncIterator[bytes]) -> AsyncIterator[memoryview]:
+async def _frames(admitted: Admitted, first: memoryview, chunks: AsyncIterator[bytes]) -> AsyncIterator[memoryview]:
+    await admitted.hold(len(first))
     yield first
     async for message in chunks:
         encoded, frames = _read(message)
         if encoded is not None:
             raise ProblemError(422, "only the first message of a store has a start", field="start")
+        await admitted.hold(len(frames))
         yield frames
 
 

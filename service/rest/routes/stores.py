@@ -59,5 +59,5 @@ async def store_records(
         supersedes = bodies.hex_bytes(query.supersedes, KEY_BYTES, "query.supersedes") if query.supersedes else None
         ran = ran_plan(context.parts, principal.tenant, namespace, query.plan_id)
         upload = Upload(namespace, ran, query.durability == "durable", supersedes)
-        outcomes = await store_stream(context, upload, request.stream())
+        outcomes = await store_stream(context, request.state.admitted, upload, request.stream())
         return json_response(store_document(outcomes, plan_known=ran is not None and ran is not UNKNOWN_PLAN))

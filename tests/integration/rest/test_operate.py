@@ -24,7 +24,7 @@ EXPECTED = {
     "kvshelf_evicted_bytes_total", "kvshelf_age_at_expiry_seconds", "kvshelf_tier_bytes_total",
     "kvshelf_tier_faults_total", "kvshelf_tier_duration_seconds", "kvshelf_tier_records", "kvshelf_tier_live_bytes",
     "kvshelf_tier_used_bytes", "kvshelf_tier_budget_bytes", "kvshelf_tier_pinned_bytes", "kvshelf_tier_up",
-    "kvshelf_access_denied_total", "kvshelf_token_file_ok",
+    "kvshelf_access_denied_total", "kvshelf_refused_requests_total", "kvshelf_token_file_ok",
     "kvshelf_tier_ttl_seconds", "kvshelf_expiry_lag_seconds", "kvshelf_filesystem_size_bytes",
     "kvshelf_filesystem_free_bytes", "kvshelf_retention_reached_seconds", "kvshelf_breaker_state", "kvshelf_build_info",
 }  # fmt: skip
