@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what was asked for; returns the exit status."""
     options = _parser().parse_args(arguments)
     if options.here:
+        # Asked to stop, a trial takes down what it started.
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
         trial = next(one for one in TRIALS if one.name == options.here)
         options.results.write_text(json.dumps(run_here(trial, options.count, options.seed), indent=2) + "\n")
         return 0

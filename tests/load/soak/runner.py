@@ -2,7 +2,6 @@
 
 import faulthandler
 import json
-import signal
 import subprocess
 import sys
 import traceback
@@ -34,8 +33,6 @@ def run_here(trial: Trial, count: int, seed: int) -> Result:
             told_at = clock.monotonic()
             console.warn(f"{trial.name}: {done} of {count} {trial.unit}, {told_at - started:.0f} s: {words}")
 
-    # Asked to stop, it takes down what it started.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     progress(0, "started")
     try:
         summary = trial.run(count, seed, progress)

@@ -1,6 +1,13 @@
 """All trials, the longest first, so that several at a time are done soonest."""
 
-from tests.load.soak import client_trouble, kills, load, outages, simulation
+from tests.load.soak import client_trouble, kills, load, machine, outages, simulation
 from tests.load.soak.base import Trial
 
-TRIALS: tuple[Trial, ...] = (outages.TRIAL, client_trouble.TRIAL, load.TRIAL, simulation.TRIAL, kills.TRIAL)
+TRIALS: tuple[Trial, ...] = (
+    outages.TRIAL,
+    client_trouble.TRIAL,
+    load.TRIAL,
+    simulation.TRIAL,
+    machine.TRIAL,
+    kills.TRIAL,
+)
