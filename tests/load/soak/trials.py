@@ -1,6 +1,6 @@
 """All trials, the longest first, so that several at a time are done soonest."""
 
-from tests.load.soak import client_trouble, kills, load, machine, outages, simulation
+from tests.load.soak import calls, client_trouble, frames, kills, load, machine, outages, simulation
 from tests.load.soak.base import Trial
 
 TRIALS: tuple[Trial, ...] = (
@@ -10,4 +10,6 @@ TRIALS: tuple[Trial, ...] = (
     simulation.TRIAL,
     machine.TRIAL,
     kills.TRIAL,
+    frames.TRIAL,
+    calls.TRIAL,
 )
