@@ -216,6 +216,13 @@ ALERTS = (
         "{{ $labels.instance }}: one plan in a hundred takes more than 250 ms, which an engine waits for.",
     ),
     Alert(
+        "KvshelfRefuses",
+        'sum by (instance) (rate(kvshelf_refused_requests_total{reason=~"busy|share|bytes|connections"}[5m])) > 1',
+        "ticket",
+        "10m",
+        "{{ $labels.instance }}: more than one request a second is refused, since too many are under way.",
+    ),
+    Alert(
         "KvshelfSlowStores",
         'instance_verb:kvshelf_request_duration_seconds:p99{verb="store"} > 5',
         "ticket",

@@ -129,6 +129,14 @@ CASES = {
         durations("plan", "0.5", "0.1", "0+100x60", "0+100x60", "0+100x60"),
         {"verb": "plan"},
     ),
+    "KvshelfRefuses": Case(
+        20,
+        {of("kvshelf_refused_requests_total", 'reason="share"'): "0+120x30"},
+        {
+            of("kvshelf_refused_requests_total", 'reason="share"'): "0+50x30",
+            of("kvshelf_refused_requests_total", 'reason="slow"'): "0+120x30",
+        },
+    ),
     "KvshelfSlowStores": Case(
         30,
         durations("store", "10", "2.5", "0+100x60", "0+50x60", "0+100x60"),
