@@ -48,6 +48,6 @@ TRIAL = Trial(
     name="calls",
     about="no call that the OpenAPI document allows is a server error",
     unit="examples",
-    full=1000,
+    full=100,
     run=run,
 )

@@ -85,7 +85,7 @@ TRIAL = Trial(
     name="frames",
     about="no bytes make the frame parser fail, loop, or yield what did not come",
     unit="seconds",
-    full=600,
+    full=240,
     run=run,
 )
 
