@@ -29,7 +29,7 @@ soak: $(STAMP) system-packages  ## Try every fault at its full count: 1,000 simu
 	$(BIN)/python -m tests.load.soak
 
 bench: $(STAMP) system-packages  ## Measure every path of bytes against the machine's own limits; writes bench.json.
-	@echo "== Measuring (about 6 minutes; leave the machine alone meanwhile)"
+	@echo "== Measuring (about 8 minutes; leave the machine alone meanwhile)"
 	$(BIN)/python -m tests.load.bench
 
 system-packages:
