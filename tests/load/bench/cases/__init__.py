@@ -11,6 +11,7 @@ from tests.load.bench.cases.http_store import DurableStore, HttpStore
 from tests.load.bench.cases.lmdb_inline import LmdbInline
 from tests.load.bench.cases.many_clients import ManyClients, ServerMemory
 from tests.load.bench.cases.memory_copy import MemoryCopy
+from tests.load.bench.cases.other_stores import LmCache, Mooncake, Redhare
 from tests.load.bench.cases.plans import HashMillion, PlanMillion
 from tests.load.bench.cases.redis_py import RedisMget
 from tests.load.bench.cases.snapshot_fetch import SnapshotFetch
@@ -25,7 +26,7 @@ REFERENCES: tuple[type[Case], ...] = (
     DiskSequential,
     DiskWrite,
 )
-PEERS: tuple[type[Case], ...] = (RedisMget, LmdbInline)
+PEERS: tuple[type[Case], ...] = (RedisMget, LmdbInline, Mooncake, Redhare, LmCache)
 OWN: tuple[type[Case], ...] = (
     HttpFetch,
     GrpcFetch,
