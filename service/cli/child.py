@@ -15,6 +15,8 @@ from service.cli.errors import CommandError
 
 START_SECONDS = 30.0
 STOP_SECONDS = 30.0
+INTERRUPTED = 130
+"""The exit status of a command that was interrupted."""
 _URL = re.compile(r"kvshelf serves on (\S+)")
 
 
@@ -116,6 +118,22 @@ def _url_in(line: str) -> str:
     if found is None:
         raise CommandError("the service did not start; its log above says why")
     return found.group(1)
+
+
+@contextmanager
+def signals_interrupt() -> Iterator[None]:
+    """SIGTERM, and a terminal that is closed, are as good as Ctrl-C: no service and no directory is left behind."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    earlier = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in earlier.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

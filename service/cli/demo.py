@@ -2,17 +2,14 @@
 
 import argparse
 import os
-import signal
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from kvshelf_client.client import Client
 from kvshelf_client.errors import KvshelfError
 from service.cli import console
-from service.cli.child import ServerProcess
+from service.cli.child import INTERRUPTED, ServerProcess, signals_interrupt
 from service.cli.errors import CommandError
 from service.cli.numbers import count, number_from
 from service.cli.progress import Progress
@@ -29,7 +26,6 @@ from storage.clock import SystemClock
 PROFILE = "deepseek-v4.1-flash/fp4"
 GLOBAL_TTL_SECONDS, STATE_TTL_SECONDS = 72 * 3600.0, 300.0
 CALL_SECONDS = 30.0
-INTERRUPTED = 130
 
 _EXAMPLES = """examples:
   kvshelf demo                a minute or so, then it ends by itself
@@ -65,7 +61,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
     trace = read_trace(sample_path(), requests_limit=arguments.requests)
-    with _signals_interrupt(), tempfile.TemporaryDirectory(prefix="kvshelf-demo-") as directory:
+    with signals_interrupt(), tempfile.TemporaryDirectory(prefix="kvshelf-demo-") as directory:
         try:
             with _server(Path(directory), arguments.speed) as server:
                 _introduce(server.url, trace, arguments.speed)
@@ -79,22 +75,6 @@ def run(arguments: argparse.Namespace) -> int:
         except (ReplayError, KvshelfError) as error:
             raise CommandError(str(error)) from None
     return 0
-
-
-@contextmanager
-def _signals_interrupt() -> Iterator[None]:
-    """SIGTERM, and a terminal that is closed, are as good as Ctrl-C: no service and no directory is left behind."""
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
-    earlier = {number: signal.signal(number, interrupt) for number in numbers}
-    try:
-        yield
-    finally:
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
 
 
 def _server(directory: Path, speed: float) -> ServerProcess:

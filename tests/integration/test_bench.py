@@ -2,14 +2,19 @@
 
 import json
 import math
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from service.cli.child import INTERRUPTED
 from tests.load.bench import document
 from tests.load.bench.__main__ import main
 from tests.load.bench.base import GOALS
 from tests.load.bench.cases import CASES
+from tests.support.served import eventually
 
 NOT_YET = {"local_copy_vs_memcpy", "local_verify_vs_memcpy", "lease_256_ms"}
 """Of the path over a local socket."""
@@ -32,6 +37,27 @@ def test_a_quick_run_has_every_result_and_says_under_which_conditions(
     printed = capsys.readouterr().out
     assert all(name in printed for name in results)
     assert not [path for path in tmp_path.iterdir() if path != out]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_interrupted_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+    asked = ["--only", "http_fetch", "--rounds", "9999", "--dir", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.load.bench", *asked]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True) as running:
+        eventually(lambda: bool(list(tmp_path.glob("*/main/segments/*.seg"))), 60)
+        running.send_signal(number)
+        assert running.wait(60) == INTERRUPTED
+    assert not list(tmp_path.iterdir())
+    eventually(lambda: not _is_alive(running.pid, str(tmp_path)), 10)
+
+
+def _is_alive(group: int, argument: str) -> bool:
+    """Whether a process of that group, or with such an argument, has not ended."""
+    listed = subprocess.run(["ps", "-e", "-o", "pgid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+    rows = [line.split(maxsplit=2) for line in listed.splitlines()]
+    return any(
+        state[0] != "Z" and (int(of_group) == group or argument in "".join(rest)) for of_group, state, *rest in rows
+    )
 
 
 def test_an_unknown_case_is_named() -> None:

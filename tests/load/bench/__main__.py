@@ -4,16 +4,19 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
 
 from service.cli import console
+from service.cli.child import INTERRUPTED, signals_interrupt
 from service.cli.progress import Progress
 from storage.clock import SystemClock
+from tests.load.bench.base import Case
 from tests.load.bench.cases import CASES
 from tests.load.bench.conditions import conditions
 from tests.load.bench.report import table
-from tests.load.bench.run import run_cases
+from tests.load.bench.run import Results, run_cases
 from tests.load.bench.sizes import FULL, QUICK
 from tests.load.bench.stage import Stage
 
@@ -26,22 +29,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     under = conditions()
     for name, value in under.items():
         console.say(f"{name:14} {value}")
-    stage = Stage(QUICK if asked.quick else FULL, asked.dir)
-    progress = Progress("bench", clock=SystemClock(), on_terminal=console.is_terminal())
+    rounds = 1 if asked.quick else asked.rounds
     try:
-        kinds = [known[name] for name in known if name in chosen]
-        results = run_cases(
-            stage, kinds, 1 if asked.quick else asked.rounds, lambda share, what: progress.update(share, lambda: what)
-        )
-    finally:
-        progress.clear()
-        stage.close()
+        with signals_interrupt():
+            results = _measure(asked, [known[name] for name in known if name in chosen], rounds)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     console.say()
     for line in table(results):
         console.say(line)
     asked.out.write_text(json.dumps({"conditions": under, **asdict(results)}, indent=1) + "\n", encoding="utf-8")
     console.say(f"written to {asked.out}")
     return 0
+
+
+def _measure(asked: argparse.Namespace, kinds: Sequence[type[Case]], rounds: int) -> Results:
+    """Run the cases; however that ends, nothing of them is left."""
+    progress = Progress("bench", clock=SystemClock(), on_terminal=console.is_terminal())
+    with closing(Stage(QUICK if asked.quick else FULL, asked.dir)) as stage:
+        try:
+            return run_cases(stage, kinds, rounds, lambda share, what: progress.update(share, lambda: what))
+        finally:
+            progress.clear()
 
 
 def _with_references(names: Sequence[str]) -> set[str]:
