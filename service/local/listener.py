@@ -5,7 +5,7 @@ import os
 import socket
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kvshelf_client.local.address import short_path
@@ -30,7 +30,8 @@ def listening(path: Path) -> Iterator[socket.socket]:
     finally:
         listener.close()
         if path.exists() and path.stat().st_ino == made:
-            path.unlink()
+            with suppress(OSError):  # A file system that turned read-only keeps it; the next start takes it over.
+                path.unlink()
 
 
 def _listen(path: Path) -> socket.socket:

@@ -77,7 +77,7 @@ class Store:
 
 
 @pytest.fixture
-def closing() -> Iterator[ExitStack]:
+def closing(tmp_path: Path) -> Iterator[ExitStack]:
     with ExitStack() as stack:
         yield stack
 
@@ -191,7 +191,7 @@ def test_a_directory_copied_from_another_machine_is_served(closing: ExitStack, t
     store = make_store(closing, tmp_path, tmp_path)
     assert store.put(1).status_code == 201
     store.served.kill()
-    shutil.copytree(store.served.data_dir, tmp_path / "copy" / "data")
+    shutil.copytree(store.served.data_dir, tmp_path / "copy" / "data", ignore=shutil.ignore_patterns("*.sock"))
     store.served.data_dir = tmp_path / "copy" / "data"
     store.start()
     assert store.get(1) == "ok"

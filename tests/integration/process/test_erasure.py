@@ -194,5 +194,6 @@ def test_a_replay_leaves_nothing_behind_unless_it_is_to(serve: Serve) -> None:
         assert (ended.returncode, "stays" in ended.stderr) == (0, False), ended.stderr
         eventually(lambda left=left: len(names()) == left, 10)  # type: ignore[misc]
     assert served.http.get("/v1/stats").json()["tiers"]["ssd"]["records"] > 0
-    kvshelf("erase", "--url", served.url, "--tenant", "replay", "--forget")
+    ended = kvshelf("erase", "--url", served.url, "--revision", "replay", "--forget")
+    assert ended.returncode == 0, ended.stderr
     assert (names(), served.http.get("/v1/stats").json()["tiers"]["ssd"]["records"]) == ([], 0)
