@@ -242,8 +242,8 @@ Extent = tuple[int, int]
 class FileHold(Hold):
     """A hold whose payloads stand in files as they are, so that another process of this machine can read them there.
 
-    Until the release a file that has a held record is neither written over where the record is, nor cut short, nor
-    removed. Afterwards all but the second may happen at any time.
+    Until the release a file that has a held record is not removed, and where the record is nothing is written but the
+    zeros of an :meth:`Tier.erase`. Afterwards both may happen at any time. No file is ever cut short.
     """
 
     @abstractmethod

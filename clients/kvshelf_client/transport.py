@@ -95,6 +95,7 @@ class TransportOptions:
         read_seconds: longest silence of the service within a call, inside its deadline.
         max_connections: calls beyond so many wait for one of those under way to end.
         max_payload_bytes: a frame that announces more is refused before memory is taken for it.
+        local: over ``http`` and ``https``, fetch from the service's files where it is on this machine and allows it.
     """
 
     token: str | None = field(default=None, repr=False)
@@ -103,6 +104,7 @@ class TransportOptions:
     read_seconds: float = 30.0
     max_connections: int = 64
     max_payload_bytes: int = 1 << 30
+    local: bool = True
 
 
 class TransportModule(Protocol):

@@ -72,6 +72,7 @@ class ClientOptions(TypedDict, total=False):
     - ``connect_seconds`` (0.5): the longest wait for a connection, inside the budget.
     - ``read_seconds`` (all of the budget): the longest silence of the service within a call.
     - ``max_connections`` (64): more calls than that at a time wait for each other.
+    - ``local`` (True): over HTTP, fetch from the service's files where it is on this machine and allows it.
     """
 
     budget_seconds: float
@@ -81,6 +82,7 @@ class ClientOptions(TypedDict, total=False):
     connect_seconds: float
     read_seconds: float
     max_connections: int
+    local: bool
 
 
 class Verbs:
@@ -97,6 +99,7 @@ class Verbs:
             connect_seconds=options.get("connect_seconds", 0.5),
             read_seconds=options.get("read_seconds", inf),
             max_connections=options.get("max_connections", 64),
+            local=options.get("local", True),
         )
         self._budget_seconds = options.get("budget_seconds", BUDGET_SECONDS)
         self._strict = options.get("strict", False)

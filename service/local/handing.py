@@ -20,14 +20,15 @@ class ElsewhereError(Exception):
     """What is asked for is not in files, or not in such as the asker may have, or they cannot be opened."""
 
 
-def check_may_have_files(parts: Parts) -> None:
+def check_may_have_files(parts: Parts, principal: Principal) -> None:
     """A descriptor is of a whole file, so whoever may have one may read all that is in it: nobody else's records.
 
     Raises:
         ElsewhereError: the files hold records of several tenants.
     """
-    if parts.access.is_guarded:
-        raise ElsewhereError("tenants share these files; use another face")
+    tenant = parts.settings.access.tenants.get(principal.tenant or "")
+    if parts.access.is_guarded and (tenant is None or tenant.store_budget_bytes is None):
+        raise ElsewhereError("tenants without a store budget of their own share files; use another face")
 
 
 @dataclass(slots=True)
@@ -58,7 +59,7 @@ def hand_out(parts: Parts, principal: Principal, ask: Open) -> Iterator[Handed]:
     Raises:
         UnknownLeaseError, NoSuchShardError, ElsewhereError: see there.
     """
-    check_may_have_files(parts)
+    check_may_have_files(parts, principal)
     sorter = _Sorter()
     try:
         with parts.leases.use(principal.tenant, ask.lease_id) as lease:

@@ -9,6 +9,7 @@ import uvicorn
 
 from service.faces.context import Context
 from service.grpc.face import GrpcFace, grpc_face
+from service.local.server import LocalServer
 from service.rest.app import create_app
 from service.server import bind, config_of, url_of
 from service.shelf.parts import Parts
@@ -49,10 +50,11 @@ class _ThreadedServer(uvicorn.Server):
 
 
 @contextmanager
-def live(parts: Parts) -> Iterator[Live]:
-    """Serve ``parts`` on a free loopback port; the caller keeps and closes the parts."""
+def live(parts: Parts, *, with_local: bool = False) -> Iterator[Live]:
+    """Serve ``parts`` on a free loopback port, and over the local path; the caller keeps and closes the parts."""
     with bind("127.0.0.1", 0) as listener:
         app = create_app(parts)
+        app.state.context.local = LocalServer(parts) if with_local else None
         tls = ServerTls(parts.settings.tls) if parts.settings.tls.is_on else None
         grpc = grpc_face(app.state.context, tls)
         server = _ThreadedServer(config_of(app, tls.context if tls else None), grpc)
@@ -66,4 +68,6 @@ def live(parts: Parts) -> Iterator[Live]:
             server.should_exit = True
             thread.join(START_SECONDS)
             app.state.context.close()
+            if app.state.context.local is not None:
+                app.state.context.local.close()
             assert not thread.is_alive(), "the server did not stop"

@@ -20,7 +20,6 @@ from service.access import Access
 from service.local.server import LocalServer
 from service.settings import load_settings
 from service.shelf.parts import Parts
-from storage.base import Tier
 from storage.clock import ManualClock
 from storage.ssd import SsdTier
 from tests.support.service import make_parts
@@ -99,19 +98,20 @@ class LocalFace:
         return do(peer.open(Open(lease_id, shard, fall_back), Collector(), self.segments, soon()))
 
 
-@contextmanager
-def local_face(
-    directory: Path, *, blocks: Tier | None = None, access: Access | None = None, **settings: object
-) -> Iterator[LocalFace]:
-    """A local face over an SSD tier of 16 MiB, or over ``blocks``; ``settings`` are of its group."""
-    clock = ManualClock()
+def local_parts(directory: Path, clock: ManualClock, access: Access | None = None, **settings: object) -> Parts:
+    """A service over an SSD tier of 16 MiB; ``settings`` are of the local path."""
     merged = load_settings(
         None, {"store": {"data_dir": str(directory), "budget_bytes": BUDGET_BYTES}, "local": settings}, environment={}
     )
-    tier = blocks or SsdTier(
-        directory / "shelf", clock=clock, ttl_seconds=merged.store.ttl_seconds, budget_bytes=BUDGET_BYTES
-    )
-    parts = make_parts(directory, clock, settings=merged, blocks=tier, access=access)
+    tier = SsdTier(directory / "shelf", clock=clock, ttl_seconds=merged.store.ttl_seconds, budget_bytes=BUDGET_BYTES)
+    return make_parts(directory, clock, settings=merged, blocks=tier, access=access)
+
+
+@contextmanager
+def local_face(directory: Path, access: Access | None = None, **settings: object) -> Iterator[LocalFace]:
+    """A local face of :func:`local_parts`."""
+    clock = ManualClock()
+    parts = local_parts(directory, clock, access, **settings)
     try:
         server = LocalServer(parts)
         try:

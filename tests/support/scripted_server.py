@@ -79,6 +79,9 @@ class ScriptedServer:
             seen = _read_request(number, stream)
             if seen is None:
                 return
+            if seen.target.endswith("/v1/local"):  # Clients ask for it by themselves, and there is none.
+                sock.sendall(answer(b"{}", "404 Not Found"))
+                continue
             self.seen.append(seen)
             self._script.pop(0)
             sock.sendall(reply.raw)

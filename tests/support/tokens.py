@@ -25,6 +25,10 @@ class ListedAccess(Access):
             raise AccessDeniedError("this token is not taken")
         return principal
 
+    def take_back(self, token: str) -> None:
+        """From now on it is not taken any more."""
+        del self._principals[token]
+
     def refresh(self) -> None:
         """See :meth:`Access.refresh`."""
 

@@ -27,7 +27,7 @@ class AsyncHttpTransport:
         if not await self._places.take(deadline.remaining_seconds):
             raise DeadlineError("all connections were in use until the time was up")
         try:
-            return await run_async(self._exchanges.call(request, deadline), _wait)
+            return await run_async(self._exchanges.call(request, deadline), wait_async)
         finally:
             self._places.give_back()
 
@@ -36,7 +36,8 @@ class AsyncHttpTransport:
         self._exchanges.close()
 
 
-async def _wait(step: Wait | None) -> bool:
+async def wait_async(step: Wait | None) -> bool:
+    """Do a step on the event loop."""
     if step is None:
         await asyncio.sleep(0)
         return True

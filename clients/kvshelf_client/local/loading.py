@@ -4,17 +4,16 @@ from collections.abc import Iterator
 
 from kvshelf_client.deadline import Deadline
 from kvshelf_client.http.steps import Steps
-from kvshelf_client.local.peer import Opened, Peer, header_of
+from kvshelf_client.local.peer import Opened, Peer, Receiver, header_of
 from kvshelf_client.local.residency import PAGE_BYTES, pages_in_memory
 from kvshelf_client.local.wire import LENGTH, OFFSET, SHARD
-from kvshelf_client.transport import Sink
 
 _GAP_BYTES = 16 * PAGE_BYTES
 """Records that are no further apart than this are looked at together."""
 _BLOCKS_AT_A_STRETCH = 8
 
 
-def load(lease_id: str, opened: Opened, sink: Sink, peer: Peer, deadline: Deadline) -> Steps[None]:
+def load(lease_id: str, opened: Opened, sink: Receiver, peer: Peer, deadline: Deadline) -> Steps[None]:
     """Bring the blocks of a lease into ``sink``, in order.
 
     The sink checks a payload once it has been copied, so it does not matter when the service writes its place over:
@@ -37,7 +36,7 @@ def load(lease_id: str, opened: Opened, sink: Sink, peer: Peer, deadline: Deadli
                 raise TimeoutError("the time is up")
 
 
-def _copy(opened: Opened, number: int, sink: Sink) -> bool:
+def _copy(opened: Opened, number: int, sink: Receiver) -> bool:
     """Copy a payload; returns whether it is the one it should be."""
     one = opened.ranges[number]
     sink.begin(header_of(one))[:] = opened.segments[number].view(one[OFFSET], one[LENGTH])

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from kvshelf_client.answers import LocalAddress
 from kvshelf_client.deadline import Deadline
@@ -35,11 +36,22 @@ from kvshelf_client.local.wire import (
     unpack_ranges,
     unpack_refusal,
 )
-from kvshelf_client.transport import Sink
 from kvshelf_client.words import Provenance
 
 _PROVENANCES = {int(one): one for one in Provenance}
 _SUPERUSER = 0
+
+
+class Receiver(Protocol):
+    """Where frames go: the part of a :class:`Sink <kvshelf_client.transport.Sink>` that matters here."""
+
+    def begin(self, header: FrameHeader) -> memoryview:
+        """See :meth:`Sink.begin <kvshelf_client.transport.Sink.begin>`."""
+        ...
+
+    def end(self) -> bool:
+        """See :meth:`Sink.end <kvshelf_client.transport.Sink.end>`."""
+        ...
 
 
 class RefusedError(KvshelfError):
@@ -86,7 +98,7 @@ class Peer:
         self.channel = channel
         self._max_payload_bytes = max_payload_bytes
 
-    def open(self, ask: Open, sink: Sink, segments: Segments, deadline: Deadline) -> Steps[Opened]:
+    def open(self, ask: Open, sink: Receiver, segments: Segments, deadline: Deadline) -> Steps[Opened]:
         """Ask where the blocks of a lease are. What is no block comes with the answer, into ``sink``."""
         yield from self.channel.send(Kind.OPEN, [pack_open(ask)], deadline)
         header, descriptors = yield from self.channel.receive_header(deadline)
@@ -106,7 +118,7 @@ class Peer:
                 return opened
             header, descriptors = yield from self.channel.receive_header(deadline)
 
-    def read(self, lease_id: str, opened: Opened, numbers: range, sink: Sink, deadline: Deadline) -> Steps[None]:
+    def read(self, lease_id: str, opened: Opened, numbers: range, sink: Receiver, deadline: Deadline) -> Steps[None]:
         """Let the service read blocks of one shard, by where they are in ``opened``, and send them, into ``sink``."""
         expected = opened.ranges[numbers.start : numbers.stop]
         shard = expected[0][SHARD]
@@ -130,7 +142,7 @@ class Peer:
         return (yield from self._body(header, kind, MAX_TEXT_BYTES, deadline))
 
     def _take_frames(
-        self, length_bytes: int, sink: Sink, deadline: Deadline, expected: Sequence[Range] = ()
+        self, length_bytes: int, sink: Receiver, deadline: Deadline, expected: Sequence[Range] = ()
     ) -> Steps[None]:
         """Read frames of so many bytes in all; where blocks are expected they must be those."""
         head, count = bytearray(HEADER_BYTES), 0

@@ -125,6 +125,8 @@ tokens, shard, descriptor of the same message by position, provenance. Plain, be
 KEY: Final = 0
 OFFSET: Final = 1
 LENGTH: Final = 2
+GENERATION: Final = 3
+CHECKSUM: Final = 4
 SHARD: Final = 6
 FILE: Final = 7
 PROVENANCE: Final = 8

@@ -16,7 +16,7 @@ router = APIRouter(prefix="/v1/local", tags=["local"])
 
 
 @router.get("", response_model=models.LocalAnswer, responses=problem_responses(404), summary="Where the local path is")
-async def local(context: InContext, _: Reader) -> dict[str, Any]:
+async def local(context: InContext, principal: Reader) -> dict[str, Any]:
     """Where an engine on the service's machine can get at what it leased without a copy through HTTP.
 
     Whoever finds the socket, and is welcomed under this `instance`, is on the same machine. 404 where there is no
@@ -25,7 +25,7 @@ async def local(context: InContext, _: Reader) -> dict[str, Any]:
     if context.local is None:
         raise ProblemError(404, "the local path is off")
     try:
-        check_may_have_files(context.parts)
+        check_may_have_files(context.parts, principal)
     except ElsewhereError as error:
         raise ProblemError(404, str(error)) from None
     server = context.local

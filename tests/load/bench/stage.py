@@ -32,7 +32,7 @@ class Service:
         self.data_dir = data_dir
         self.url, self.pid = process.url, process.process.pid
         self.grpc_url = process.said.rpartition("gRPC: ")[2]
-        self.client = Client(self.url, strict=True, budget_seconds=120)
+        self.client = Client(self.url, strict=True, budget_seconds=120, local=False)
         spec = NamespaceSpec("bench", "model", "1", PROFILE, BLOCK_TOKENS, bytes_per_token)
         self.namespace = registered(self.client, _NAMESPACE, spec)
         self._buffers = Buffers(self.namespace)

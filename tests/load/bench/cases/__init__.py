@@ -9,6 +9,7 @@ from tests.load.bench.cases.grpc_fetch import GrpcFetch
 from tests.load.bench.cases.http_fetch import HttpFetch
 from tests.load.bench.cases.http_store import DurableStore, HttpStore
 from tests.load.bench.cases.lmdb_inline import LmdbInline
+from tests.load.bench.cases.local_path import LocalCopy, LocalFetch, LocalLease, LocalVerify
 from tests.load.bench.cases.many_clients import ManyClients, ServerMemory
 from tests.load.bench.cases.memory_copy import MemoryCopy
 from tests.load.bench.cases.other_stores import LmCache, Mooncake, Redhare
@@ -30,6 +31,10 @@ PEERS: tuple[type[Case], ...] = (RedisMget, LmdbInline, Mooncake, Redhare, LmCac
 OWN: tuple[type[Case], ...] = (
     HttpFetch,
     GrpcFetch,
+    LocalLease,
+    LocalCopy,
+    LocalVerify,
+    LocalFetch,
     HttpStore,
     ColdFetch,
     DurableStore,

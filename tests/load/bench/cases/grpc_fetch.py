@@ -1,40 +1,12 @@
 """Warm blocks over gRPC with the shipped transport, into buffers that are there, checksums on."""
 
 from kvshelf_client.deadline import Deadline
-from kvshelf_client.frames import FrameHeader, checksum_of
 from kvshelf_client.requests import Fetch
 from kvshelf_client.transport import TransportOptions, transport_module
 from tests.load.bench.base import Case, Figures
 from tests.load.bench.measure import GB, cpu_seconds, rate_gb_s
+from tests.load.bench.sinks import ReusedBuffers
 from tests.load.bench.stage import Stage
-
-
-class _Buffers:
-    """A sink of one buffer a record, used again by each fetch. ``moved`` counts payload bytes found good."""
-
-    def __init__(self, size_bytes: int) -> None:
-        self._room = memoryview(bytearray(size_bytes))
-        self.moved = self._at = 0
-
-    def restart(self) -> None:
-        """Begin at the first buffer again."""
-        self._at = 0
-
-    def begin(self, header: FrameHeader) -> memoryview:
-        """See :meth:`Sink.begin <kvshelf_client.transport.Sink.begin>`."""
-        assert header.miss is None
-        self._header, self._view = header, self._room[self._at : self._at + header.length_bytes]
-        self._at += header.length_bytes
-        return self._view
-
-    def end(self) -> bool:
-        """See :meth:`Sink.end <kvshelf_client.transport.Sink.end>`."""
-        assert checksum_of(self._view) == self._header.checksum
-        self.moved += len(self._view)
-        return True
-
-    def finish(self) -> None:
-        """Nothing is left to do."""
 
 
 class GrpcFetch(Case):
@@ -53,7 +25,7 @@ class GrpcFetch(Case):
         self._service.client.store(self._service.namespace, stage.records(self._service, self._tokens), durable=False)
         self._transport = transport_module(self._service.grpc_url).connect(self._service.grpc_url, TransportOptions())
         stage.closing.callback(self._transport.close)
-        self._buffers = _Buffers(stage.sizes.prompt_bytes)
+        self._buffers = ReusedBuffers(stage.sizes.prompt_bytes)
 
     def run(self) -> Figures:
         """See :meth:`Case.run`."""
