@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 
 from kvshelf_client.deadline import Deadline
+from kvshelf_client.frames import checksum_of
 from kvshelf_client.http.steps import Steps
-from kvshelf_client.local.peer import Opened, Peer, Receiver, header_of
+from kvshelf_client.local.peer import Opened, Peer, Receiver, RefusedError, header_of
 from kvshelf_client.local.residency import PAGE_BYTES, pages_in_memory
-from kvshelf_client.local.wire import LENGTH, OFFSET, SHARD
+from kvshelf_client.local.wire import LENGTH, OFFSET, SHARD, Refusal
+from kvshelf_client.words import MissReason, Provenance
 
 _GAP_BYTES = 16 * PAGE_BYTES
 """Records that are no further apart than this are looked at together."""
@@ -20,16 +22,18 @@ def load(lease_id: str, opened: Opened, sink: Receiver, peer: Peer, deadline: De
     what comes then is another record's bytes, or half of them, and no checksum fits. Such a block is asked of the
     service, which looks for itself: what is damaged goes.
 
+    What can no longer be read because the lease is over is a miss, as in a fetch of the other faces.
+
     Raises:
         OSError, FrameError, RefusedError: see :class:`Peer`.
     """
     for is_near, numbers in _by_nearness(opened):
         if not is_near:
-            yield from peer.read(lease_id, opened, numbers, sink, deadline)
+            yield from _ask(lease_id, opened, numbers, sink, peer, deadline)
             continue
         for number in numbers:
             if not _copy(opened, number, sink):
-                yield from peer.read(lease_id, opened, range(number, number + 1), sink, deadline)
+                yield from _ask(lease_id, opened, range(number, number + 1), sink, peer, deadline)
             if number % _BLOCKS_AT_A_STRETCH == _BLOCKS_AT_A_STRETCH - 1:
                 yield None
             if deadline.is_over:
@@ -41,6 +45,24 @@ def _copy(opened: Opened, number: int, sink: Receiver) -> bool:
     one = opened.ranges[number]
     sink.begin(header_of(one))[:] = opened.segments[number].view(one[OFFSET], one[LENGTH])
     return sink.end()
+
+
+def _ask(lease_id: str, opened: Opened, numbers: range, sink: Receiver, peer: Peer, deadline: Deadline) -> Steps[None]:
+    """Let the service read blocks; they are misses when the lease is over."""
+    try:
+        yield from peer.read(lease_id, opened, numbers, sink, deadline)
+    except RefusedError as error:
+        if error.reason is not Refusal.UNKNOWN_LEASE:
+            raise
+        for number in numbers:
+            header = header_of(opened.ranges[number])
+            filler = bytes(header.length_bytes)
+            sink.begin(
+                header._replace(
+                    checksum=checksum_of(filler), provenance=Provenance.REPLAYED, generation=0, miss=MissReason.EXPIRED
+                )
+            )[:] = filler
+            sink.end()
 
 
 def _by_nearness(opened: Opened) -> Iterator[tuple[bool, range]]:

@@ -90,9 +90,9 @@ class LocalPath:
         except (OSError, FrameError, RefusedError) as error:
             self._after(error, peer)
             found = translated(error, deadline)
-            if sink.has_begun or isinstance(found, (ServiceError, DeadlineError)):
+            if sink.has_begun or isinstance(found, DeadlineError):
                 raise found from error
-            return False
+            return False  # What is wrong with a lease the other way says, too, and in full.
         except BaseException:  # the sink's errors, or a cancellation: what is left unread is nobody's any more
             _close(peer)
             raise

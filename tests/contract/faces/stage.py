@@ -21,10 +21,15 @@ from tests.support.live import Live, live
 from tests.support.service import make_parts
 from tests.support.tokens import two_tenants
 
-FACES: dict[str, Callable[[Live], str | None]] = {"rest": lambda face: face.url, "grpc": lambda face: face.grpc_url}
-"""Every face, and where it is."""
+FACES: dict[str, Callable[[Live], str | None]] = {
+    "rest": lambda face: face.url,
+    "grpc": lambda face: face.grpc_url,
+    "local": lambda face: face.url,
+}
+"""Every face, and where it is. Over the local one blocks are fetched, and the rest goes over REST."""
 SHELF = "shelf"
 """The directory of the SSD tier, in that of the stage."""
+BUDGET_BYTES = 16 << 20
 LIMITS = {"max_prompt_tokens": 4000, "max_list_items": 4, "max_store_records": 40}
 
 
@@ -90,8 +95,13 @@ class Stage:
 @contextmanager
 def staged(directory: Path, face: str, client: str, *, is_guarded: bool) -> Iterator[Stage]:
     """A stage. A guarded one has TLS, and tokens, of which the caller has that of tenant ``a``."""
-    flags: dict[str, Any] = {"grpc": {"port": 0}, "limits": LIMITS}
-    options: dict[str, Any] = {"strict": True, "budget_seconds": 20.0}
+    flags: dict[str, Any] = {
+        "grpc": {"port": 0},
+        "limits": LIMITS,
+        "store": {"data_dir": directory, "budget_bytes": 2 * BUDGET_BYTES},
+        "access": {"tenants": {"a": {"store_budget_bytes": BUDGET_BYTES}}},
+    }
+    options: dict[str, Any] = {"strict": True, "budget_seconds": 20.0, "local": face == "local"}
     if is_guarded:
         authority = Authority(directory)
         pair = authority.issue("server")
@@ -99,12 +109,12 @@ def staged(directory: Path, face: str, client: str, *, is_guarded: bool) -> Iter
         options |= {"tls": Tls(ca_file=str(authority.file)), "token": "a"}
     clock = ManualClock()
     settings = load_settings(flags=flags, environment={})
-    blocks = SsdTier(directory / SHELF, clock=clock, ttl_seconds=settings.store.ttl_seconds, budget_bytes=16 << 20)
+    blocks = SsdTier(directory / SHELF, clock=clock, ttl_seconds=settings.store.ttl_seconds, budget_bytes=BUDGET_BYTES)
     access = two_tenants() if is_guarded else None
     parts = make_parts(directory, clock, settings=settings, blocks=blocks, access=access)
     with ExitStack() as closing:
         closing.callback(parts.close)
-        running = closing.enter_context(live(parts))
+        running = closing.enter_context(live(parts, with_local=face == "local"))
         url = FACES[face](running)
 
         def open_caller(**changes: Any) -> Caller:
@@ -112,3 +122,5 @@ def staged(directory: Path, face: str, client: str, *, is_guarded: bool) -> Iter
             return caller
 
         yield Stage(directory, running, clock, open_caller(), open_caller, is_guarded)
+        taken = parts.metrics.local_records._value.get()
+        assert bool(taken) == (face == "local"), f"{taken} blocks were fetched over the local path"
