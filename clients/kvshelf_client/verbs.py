@@ -7,6 +7,7 @@ answers that there is nothing instead, and counts why.
 import logging
 import os
 import threading
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
@@ -162,8 +163,8 @@ class Verbs:
                 raise
             fault = error.fault
         loaded = landing.loaded(fault)
-        for record in loaded.records:
-            self._counters.add("record", record.reason or "hit")
+        for reason, count in Counter(record.reason or "hit" for record in loaded.records).items():
+            self._counters.add("record", reason, count)
         return loaded
 
     def _fetch(self, lease_id: str, landing: Landing, shard: int | None, deadline: Deadline) -> Steps[None]:

@@ -92,14 +92,19 @@ class LocalReader:
         if self._path.is_sought:
             self._path.found(self._rest.call(FindLocal(), deadline))
         peer, opened, view = self._look(Open(lease_id, shard, fallback), deadline)
+        is_over = False
         try:
             yield view
             self._confirm(lease_id, opened, view, peer, Deadline(budget_seconds))
+            is_over = True
         finally:
             for block in view.blocks:
                 with suppress(BufferError):  # Something was made of it that is still there. That is the caller's.
                     block.payload.release()
-            peer.channel.close()
+            if is_over:
+                self._path.give_back(peer)
+            else:
+                peer.channel.close()
 
     def _look(self, ask: Open, deadline: Deadline) -> tuple[Peer, Opened, View]:
         peer: Peer | None = None

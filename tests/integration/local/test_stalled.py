@@ -186,9 +186,8 @@ def test_a_service_that_is_killed_and_started_again_with_a_client_alive(served: 
 
 def test_a_forked_child_makes_connections_of_its_own(served: Served) -> None:
     """Parent and child fetch at the same time, over and over, and neither gets what the other asked for."""
-    leases = [
-        engine.plan(served.http, store(served, seed), lease_ttl_seconds=60)["lease"]["lease_id"] for seed in (0, 1)
-    ]
+    plans = [engine.plan(served.http, store(served, seed), lease_ttl_seconds=60) for seed in (0, 1)]
+    ours, childs = (plan["lease"]["lease_id"] for plan in plans)
     options = TransportOptions()
     transport = LocalTransport(HttpTransport(served.url, options), options)
 
@@ -197,12 +196,15 @@ def test_a_forked_child_makes_connections_of_its_own(served: Served) -> None:
         transport.call(Fetch(lease_id, judge), Deadline(20))
         return judge.seen == {"sound": BLOCKS, "wrong": 0}
 
-    assert right(leases[0])
+    assert right(ours)
     child = os.fork()
-    answers = [right(leases[child == 0]) for _ in range(20)]
     if child == 0:
-        os._exit(not all(answers))
-    assert all(answers)
+        code = 1
+        try:
+            code = not all(right(childs) for _ in range(20))
+        finally:
+            os._exit(code)
+    assert all(right(ours) for _ in range(20))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert transport.path.is_there
     transport.close()
