@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import BinaryIO
 
+_LINGER_SECONDS = 0.2
 _TIMEOUT_SECONDS = 20.0
 
 
@@ -86,6 +87,11 @@ class ScriptedServer:
             self._script.pop(0)
             sock.sendall(reply.raw)
             if reply.close:
+                # Closed at once, the kernel may reset the connection and drop what the client has not read yet.
+                sock.shutdown(socket.SHUT_WR)
+                sock.settimeout(_LINGER_SECONDS)
+                while sock.recv(4096):
+                    pass
                 return
 
 

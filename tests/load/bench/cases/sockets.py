@@ -1,6 +1,7 @@
 """References: bytes through the kernel's sockets, from a process that does nothing else."""
 
 import socket
+import tempfile
 from typing import ClassVar
 
 from tests.load.bench.base import Case, Figures
@@ -19,10 +20,15 @@ class _Socket(Case):
     def open(self, stage: Stage) -> None:
         """See :meth:`Case.open`."""
         super().open(stage)
-        address = ("127.0.0.1", 0) if self.family == socket.AF_INET else str(stage.directory / "feeder.sock")
-        self._socket = stage.closing.enter_context(feeding(self.family, address))
+        self._socket = stage.closing.enter_context(feeding(self.family, self._address(stage)))
         self._buffer = memoryview(bytearray(b"\1") * self.transfer_bytes())
         receive(self._socket, self._buffer, BLOCK_BYTES)  # It has started once it answers.
+
+    def _address(self, stage: Stage) -> tuple[str, int] | str:
+        if self.family == socket.AF_INET:
+            return ("127.0.0.1", 0)
+        # A socket's address holds 107 bytes, and the stage may be deep down.
+        return stage.closing.enter_context(tempfile.TemporaryDirectory(prefix="kvs-")) + "/feeder.sock"
 
     def transfer_bytes(self) -> int:
         """Bytes asked for at a time."""
