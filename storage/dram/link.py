@@ -220,6 +220,8 @@ class RedisLink:
         else:
             self.ailment = None
         finally:
+            if self._is_closed:  # Closed meanwhile: nobody comes to close what this conversation opened anew.
+                connection.disconnect()
             self._pool.release(connection)
 
     def ask(self, commands: Sequence[Command]) -> list[Reply]:

@@ -101,7 +101,8 @@ class Served:
     def close(self) -> None:
         """Kill what still runs, and check that the log is a log."""
         self._let_go()
-        self.log()
+        if self._server is not None:
+            self.log()
 
     def _let_go(self) -> None:
         if self._http is not None:
