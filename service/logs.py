@@ -7,6 +7,7 @@ from typing import TextIO, cast
 
 import structlog
 
+from service.request_ids import add_request_id
 from service.settings import ServerSettings
 
 
@@ -37,6 +38,7 @@ def configure_logs(settings: ServerSettings) -> None:
     level = logging.getLevelNamesMapping()[settings.log_level.upper()]
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
+        add_request_id,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,

@@ -8,6 +8,7 @@ from kvshelf_client.errors import Fault, KvshelfError
 from kvshelf_client.landing import Loaded
 from kvshelf_client.nodes import Nodes
 from kvshelf_client.plans import Plan, Slot
+from kvshelf_client.request_ids import with_request_id
 from kvshelf_client.requests import NamespaceSpec, StoreRecord
 from kvshelf_client.transport import Tls
 from kvshelf_client.words import MissReason, Provenance, RecordClass
@@ -32,6 +33,7 @@ __all__ = [
     "Slot",
     "StoreRecord",
     "Tls",
+    "with_request_id",
 ]
 
 

@@ -126,13 +126,14 @@ class StoreResult(NamedTuple):
     """The outcomes of a store in the order sent, and how many there were of each.
 
     ``plan_known`` is False when the store named no plan, or one that is not known (then nothing is exact). ``fault`` is
-    why there was no answer; take no record as kept then.
+    why there was no answer; take no record as kept then. ``request_id`` is what it is called in the service's log.
     """
 
     outcomes: list[StoreOutcome]
     counts: dict[str, int]
     plan_known: bool
     fault: Fault | None = None
+    request_id: str | None = None
 
 
 class LocalAddress(NamedTuple):

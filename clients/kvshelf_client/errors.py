@@ -34,10 +34,23 @@ class Fault(str, Enum):
 
 
 class KvshelfError(Exception):
-    """Base of all errors of the client. After a few outages in a row the service is left alone for a while."""
+    """Base of all errors of the client. After a few outages in a row the service is left alone for a while.
+
+    ``request_id`` is what the call is called in the service's log, None where it was none.
+    """
 
     fault = Fault.MALFORMED
     is_outage = True
+    request_id: str | None = None
+
+    def about(self, request_id: str) -> "KvshelfError":
+        """The same error, of the call of that id."""
+        self.request_id = request_id
+        return self
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if self.request_id is None else f"{text} [request id {self.request_id}]"
 
 
 class FrameError(KvshelfError):

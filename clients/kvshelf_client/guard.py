@@ -71,7 +71,7 @@ class Guard:
         turn = self._breaker.begin()
         if turn is None:
             self._counters.add(request.verb, BreakerOpenError.fault.value)
-            raise BreakerOpenError("the service did not answer the calls before this one")
+            raise BreakerOpenError("the service did not answer the calls before this one").about(request.call_id)
         is_probe = before is not BreakerState.CLOSED
         is_well: bool | None = None
         within = deadline.within(_PROBE_SECONDS) if is_probe else deadline
@@ -81,6 +81,7 @@ class Guard:
         except KvshelfError as error:
             is_well = not error.is_outage
             self._counters.add(request.verb, error.fault.value)
+            error.about(request.call_id)
             raise
         finally:
             self._breaker.end(turn, is_well=is_well)

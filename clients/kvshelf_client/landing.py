@@ -34,7 +34,8 @@ class Loaded(NamedTuple):
     """What became of a fetch. ``resume`` is all an engine has to look at: run it, whatever happened.
 
     ``records`` are those that were wanted, in order. ``fault`` is why the fetch came to less than it should have, None
-    when all is there, or when the fallback is, as the service said. For several ranks see :meth:`Plan.settle`.
+    when all is there, or when the fallback is, as the service said. ``request_id`` is what the fetch is called in the
+    service's log. For several ranks see :meth:`Plan.settle`.
     """
 
     resume: Resume
@@ -42,6 +43,7 @@ class Loaded(NamedTuple):
     has_snapshot: bool
     verified_tokens: int
     fault: Fault | None
+    request_id: str | None = None
 
 
 class Landing:
@@ -120,7 +122,7 @@ class Landing:
         if self._at < len(self._wanted):
             raise FrameError(f"{len(self._wanted) - self._at} records of the lease did not come")
 
-    def loaded(self, fault: Fault | None) -> Loaded:
+    def loaded(self, fault: Fault | None, request_id: str) -> Loaded:
         """What has come of it. ``fault`` is why the transfer ended early, if it did."""
         plan, load = self._plan, self._resume.load
         snapshots = self._snapshots()
@@ -139,6 +141,7 @@ class Landing:
             has_snapshot,
             verified,
             fault,
+            request_id,
         )
 
     def _snapshots(self) -> int:

@@ -50,6 +50,11 @@ class Plan:
         """The request's name. Plan again under it, and the request is counted once."""
         return self.ask.request_id
 
+    @property
+    def call_id(self) -> str:
+        """What its calls are called in the service's log: its name, unless the caller gave another or it cannot be."""
+        return self.ask.call_id
+
     @cached_property
     def keys(self) -> list[bytes]:
         """The keys of all full blocks of the prompt: what its records are fetched and stored under."""

@@ -4,10 +4,11 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
 from kvshelf_client.answers import HashedTokens, Health, LocalAddress, Namespace, PlanAnswer, StoreResult
+from kvshelf_client.request_ids import id_of_call
 from kvshelf_client.words import Provenance, RecordClass
 
 if TYPE_CHECKING:
@@ -60,11 +61,16 @@ class StoreRecord(NamedTuple):
     shard: int = 0
 
 
+@dataclass(frozen=True, slots=True)
 class Request(Generic[Answer]):
-    """A verb with its arguments. ``may_repeat``: sent twice it does what it does sent once."""
+    """A verb with its arguments. ``may_repeat``: sent twice it does what it does sent once.
+
+    ``call_id`` is what the call is known by on both sides, however often it is sent.
+    """
 
     verb: ClassVar[str]
     may_repeat: ClassVar[bool] = True
+    call_id: str = field(default_factory=id_of_call, kw_only=True, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from kvshelf_client.frames import KEY_BYTES, check_key
 from kvshelf_client.guard import Guard, Steps
 from kvshelf_client.landing import Landing, Loaded
 from kvshelf_client.plans import Plan, cold, plan_of
+from kvshelf_client.request_ids import id_of_call
 from kvshelf_client.requests import AskPlan, NamespaceSpec, Request, StoreRecord
 from kvshelf_client.transport import Tls, TransportOptions
 from kvshelf_client.upload import body_length_bytes
@@ -153,29 +154,31 @@ class Verbs:
     ) -> Steps[Loaded]:
         landing = Landing(plan, shard, destination)
         if plan.lease is None or not landing.is_needed:
-            return landing.loaded(plan.fault)
-        deadline, fault = self._deadline(budget), None
+            return landing.loaded(plan.fault, plan.call_id)
+        deadline, fault, call_id = self._deadline(budget), None, id_of_call(plan.call_id)
         try:
-            yield from self._fetch(plan.lease.lease_id, landing, shard, deadline)
+            yield from self._fetch(plan.lease.lease_id, landing, shard, deadline, call_id)
         except KvshelfError as error:
             self._remember_failed(plan.ask)
             if self._strict and error.fault is not Fault.MISS:
                 raise
             fault = error.fault
-        loaded = landing.loaded(fault)
+        loaded = landing.loaded(fault, call_id)
         for reason, count in Counter(record.reason or "hit" for record in loaded.records).items():
             self._counters.add("record", reason, count)
         return loaded
 
-    def _fetch(self, lease_id: str, landing: Landing, shard: int | None, deadline: Deadline) -> Steps[None]:
+    def _fetch(
+        self, lease_id: str, landing: Landing, shard: int | None, deadline: Deadline, call_id: str
+    ) -> Steps[None]:
         """Fetch the plan, or its fallback when a snapshot came that is bad."""
         try:
-            yield from self._guard.call(requests.Fetch(lease_id, landing, shard), deadline, landing)
+            yield from self._guard.call(requests.Fetch(lease_id, landing, shard, call_id=call_id), deadline, landing)
         except KvshelfError:
             if not landing.has_lost_snapshot:
                 raise
             landing.restart()
-            request = requests.Fetch(lease_id, landing, shard, fallback=True)
+            request = requests.Fetch(lease_id, landing, shard, fallback=True, call_id=call_id)
             yield from self._guard.call(request, deadline, landing)
 
     def _store(
@@ -197,7 +200,9 @@ class Verbs:
 
     def _store_listed(self, request: requests.Store, budget: float | None) -> Steps[StoreResult]:
         answer = yield from self._call(request, budget)
-        return StoreResult([], {}, plan_known=False, fault=answer) if isinstance(answer, Fault) else answer
+        if isinstance(answer, Fault):
+            answer = StoreResult([], {}, plan_known=False, fault=answer)
+        return answer._replace(request_id=request.call_id)
 
     def _touch(
         self, namespace: Namespace, record_class: RecordClass, keys: Iterable[bytes], budget: float | None
@@ -214,14 +219,16 @@ class Verbs:
     def _renew(self, plan: Plan, budget: float | None) -> Steps[bool]:
         if plan.lease is None:
             return False
-        return (yield from self._call(requests.Renew(plan.lease.lease_id), budget)) is None
+        return (
+            yield from self._call(requests.Renew(plan.lease.lease_id, call_id=id_of_call(plan.call_id)), budget)
+        ) is None
 
     def _release(self, plan: Plan, ran: Resume, budget: float | None) -> Steps[bool]:
         with self._lock:
             self._failed.pop(_name_of(plan.ask), None)
         if plan.lease is None:
             return False
-        request = requests.Release(plan.lease.lease_id, _word_for(plan, ran))
+        request = requests.Release(plan.lease.lease_id, _word_for(plan, ran), call_id=id_of_call(plan.call_id))
         return (yield from self._call(request, budget)) is None
 
     def _stats(self, budget: float | None) -> "Steps[dict[str, object] | None]":
@@ -278,12 +285,14 @@ def _ask(
         raise ValueError("plan takes tokens, or hashes and prompt_tokens")
     name = os.urandom(16).hex() if request_id is None else request_id
     if tokens is None:
-        return AskPlan(namespace.name, prompt_tokens or 0, name, None, _joined(hashes or b""), **options)
+        return AskPlan(
+            namespace.name, prompt_tokens or 0, name, None, _joined(hashes or b""), call_id=id_of_call(name), **options
+        )
     raw = _tokens(tokens).tobytes()
     count = len(raw) // _TOKEN_BYTES
     if prompt_tokens not in (None, count):
         raise ValueError(f"prompt_tokens is {prompt_tokens}, but {count} tokens were given")
-    return AskPlan(namespace.name, count, name, raw, **options)
+    return AskPlan(namespace.name, count, name, raw, call_id=id_of_call(name), **options)
 
 
 def _loading_nothing(ask: AskPlan) -> AskPlan:

@@ -1,6 +1,7 @@
 """What every face works with: the service's parts and the threads in which blocking work is done."""
 
 import asyncio
+import contextvars
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
@@ -44,11 +45,13 @@ class Context:
             with waiting_with(patience):
                 return call(*arguments, **keywords)
 
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        # What belongs to the request, such as its id, goes along.
+        run = contextvars.copy_context().run
+        return await asyncio.get_running_loop().run_in_executor(self._threads, run, work)
 
     def begin(self, call: Callable[P, object], *arguments: P.args, **keywords: P.kwargs) -> None:
         """Have a blocking function called in a worker thread, whose result nobody waits for."""
-        self._threads.submit(call, *arguments, **keywords)
+        self._threads.submit(contextvars.copy_context().run, lambda: call(*arguments, **keywords))
 
     def close(self) -> None:
         """Wait for the work under way and let the threads go."""

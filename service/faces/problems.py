@@ -12,6 +12,7 @@ from service.leases.book import LeaseLimitError, UnknownLeaseError
 from service.namespaces import NamespaceConflictError, NamespaceError, NamespaceLimitError, UnknownNamespaceError
 from service.planner import InvalidRequestError
 from service.profiles import ProfileError
+from service.request_ids import request_id_in_force
 from service.shelf.fetching import NoSuchShardError
 from service.shelf.records import TierDownError
 from storage.catalog import CatalogError
@@ -92,13 +93,15 @@ KNOWN_ERRORS = (
 
 
 def problem_document(error: ProblemError) -> dict[str, Any]:
-    """The problem document (RFC 9457) of an error."""
+    """The problem document (RFC 9457) of an error, with the id of the request that is being answered."""
+    request_id = request_id_in_force()
     return {
         "type": "about:blank",
         "title": TITLES.get(error.status, "Error"),
         "status": error.status,
         "detail": error.detail,
         "errors": [{"field": error.field, "message": error.detail}] if error.field else [],
+        **({} if request_id is None else {"request_id": request_id}),
     } | error.extra
 
 

@@ -4,15 +4,17 @@ A verb is served as a stream of bytes in both directions, whatever it is to its 
 byte of its message is taken, and bulk passes through untouched by protobuf.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from typing import Any, TypeAlias
 
 import grpc
+import structlog
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.message_factory import GetMessageClass
 
 from kvshelf_client.grpc.kvshelf.v1 import kvshelf_pb2 as pb
+from kvshelf_client.request_ids import HEADER
 from service.access import ANYBODY, Principal
 from service.faces.admission import source_of
 from service.faces.context import Context
@@ -21,10 +23,12 @@ from service.faces.tokens import bearer_token
 from service.grpc.call import Call, Verb
 from service.grpc.problems import DETAILS_KEY, MAX_DETAIL_CHARACTERS, code_of, details_of
 from service.grpc.verbs.table import VERBS
+from service.request_ids import begin_request_id
 
 _GONE = (grpc.aio.InternalError, grpc.aio.UsageError)
 """What a call of gRPC raises when the other side has ended it, and this task has yet to hear of it."""
 SERVICE = pb.DESCRIPTOR.services_by_name["Kvshelf"]
+Metadata = Mapping[str, Any]
 Rpc: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
@@ -35,6 +39,7 @@ class Gate:
         self._context = context
         self._max_calls = max_calls
         self._calls = 0
+        self._log = structlog.get_logger("kvshelf.grpc").bind()
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
         """The handlers of all verbs."""
@@ -48,8 +53,11 @@ class Gate:
 
     def _serve(self, verb: Verb, request_class: type[Message]) -> Callable[[Any, Rpc], Awaitable[None]]:
         async def serve(messages: AsyncIterator[bytes], rpc: Rpc) -> None:
+            sent = dict(rpc.invocation_metadata() or ())
+            named = ((HEADER, begin_request_id(sent.get(HEADER))),)
+            rpc.set_trailing_metadata(named)
             try:
-                principal = self._admit(verb, rpc)
+                principal = self._admit(verb, sent)
                 self._context.begin_request()
                 self._calls += 1
                 self._context.under_way += 1
@@ -63,20 +71,22 @@ class Gate:
                 finally:
                     self._context.under_way -= 1
                     self._calls -= 1
+                self._log.debug("answered", verb=verb.label, status="OK")
             except _GONE:
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets it as a problem.
+                problem = problem_of(error)
+                self._log.debug("answered", verb=verb.label, status=code_of(problem).name)
                 with suppress(*_GONE):
-                    await _refuse(rpc, problem_of(error))
+                    await _refuse(rpc, problem, named)
 
         return serve
 
-    def _admit(self, verb: Verb, rpc: Rpc) -> Principal:
+    def _admit(self, verb: Verb, sent: Metadata) -> Principal:
         """Who asks; raises unless they may, and there is room."""
         principal = ANYBODY
         if verb.scope is not None:
-            sent = dict(rpc.invocation_metadata() or ()).get("authorization")
-            principal = self._context.parts.access.authenticate(bearer_token(sent))
+            principal = self._context.parts.access.authenticate(bearer_token(sent.get("authorization")))
             principal.require(verb.scope)
         if self._context.is_draining and not verb.while_draining:
             raise ProblemError(503, STOPPING)
@@ -121,6 +131,6 @@ async def _request(request_class: type[Message], call: Call, messages: AsyncIter
         raise ProblemError(400, f"what came is no {request_class.DESCRIPTOR.full_name}") from None
 
 
-async def _refuse(rpc: Rpc, problem: ProblemError) -> None:
+async def _refuse(rpc: Rpc, problem: ProblemError, named: tuple[tuple[str, str]]) -> None:
     detail = problem.detail[:MAX_DETAIL_CHARACTERS]
-    await rpc.abort(code_of(problem), detail, ((DETAILS_KEY, details_of(problem)),))
+    await rpc.abort(code_of(problem), detail, ((DETAILS_KEY, details_of(problem)), *named))

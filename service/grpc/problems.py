@@ -6,12 +6,13 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 from google.protobuf.struct_pb2 import Value
-from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from kvshelf_client.grpc.kvshelf.v1 import kvshelf_pb2 as pb
 from service.faces.problems import RETRY_SECONDS, ProblemError, problem_document
 from service.grpc import messages
+from service.request_ids import request_id_in_force
 
 DETAILS_KEY = "grpc-status-details-bin"
 DOMAIN = "kvshelf"
@@ -54,6 +55,7 @@ def details_of(error: ProblemError) -> bytes:
         details.append(BadRequest(field_violations=violations))
     if code in _RETRIED:
         details.append(RetryInfo(retry_delay=Duration(seconds=RETRY_SECONDS)))
+    details.append(RequestInfo(request_id=request_id_in_force()))
     status = Status(code=code.value[0], message=problem.detail)
     for detail in details:
         packed = AnyMessage()

@@ -29,6 +29,7 @@ from kvshelf_client.steps import run
 from service.access import AccessDeniedError, Principal, Scope, ScopeError
 from service.leases.book import UnknownLeaseError
 from service.local.handing import ElsewhereError, hand_out
+from service.request_ids import begin_request_id
 from service.shelf.fetching import NoSuchBlockError, NoSuchShardError, open_blocks
 from service.shelf.parts import Parts
 from storage.patience import Patience, waiting_with
@@ -70,6 +71,7 @@ class Conversation:
         self._channel = Channel(sock, takes_descriptors=False)
         self._instance = instance
         self._token: str | None = None
+        self._log = _LOG.bind()  # Once: a line that is left out costs nothing then.
 
     def hang_up(self) -> None:
         """End it, from another thread."""
@@ -80,7 +82,7 @@ class Conversation:
         try:
             self._converse()
         except OSError as error:
-            _LOG.debug("local_client_gone", reason=str(error))
+            self._log.debug("local_client_gone", reason=str(error))
         finally:
             self._channel.close()
 
@@ -89,7 +91,7 @@ class Conversation:
         try:
             self._refuse(reason, text)
         except OSError as error:
-            _LOG.debug("local_client_gone", reason=str(error))
+            self._log.debug("local_client_gone", reason=str(error))
         finally:
             self._channel.close()
 
@@ -116,6 +118,7 @@ class Conversation:
         if instance != self._instance:
             raise _RefusedError(Refusal.INSTANCE, "this is another service than the one that was asked for")
         self._principal()
+        begin_request_id(None)
         self._send(Kind.WELCOME, [self._instance])
 
     def _principal(self) -> Principal:
@@ -134,15 +137,14 @@ class Conversation:
         try:
             with waiting_with(Patience(self._parts.settings.pool.request_seconds)):
                 answer(self, principal, body)
+            self._log.debug("answered", kind=kind.name)
         except tuple(_REFUSALS) as error:
             self._refuse(_REFUSALS[type(error)], str(error))
 
     def _open(self, principal: Principal, body: bytearray) -> None:
-        parts = self._parts
-        with (
-            parts.metrics.latency.labels("open").time(),
-            hand_out(parts, principal, unpack_open(body)) as handed,
-        ):
+        parts, ask = self._parts, unpack_open(body)
+        begin_request_id(ask.request_id)
+        with parts.metrics.latency.labels("open").time(), hand_out(parts, principal, ask) as handed:
             if handed.head:
                 self._send(Kind.FRAMES, handed.head)
             for part in handed.parts:

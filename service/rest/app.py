@@ -8,6 +8,7 @@ from service.faces.context import Context
 from service.rest.drain import ANSWERED_WHILE_DRAINING, Drain
 from service.rest.gate import OPEN_PATHS, Gate
 from service.rest.problems import Problem, install_handlers, problem_responses
+from service.rest.request_ids import RequestIds
 from service.rest.routes import erasures, leases, local, namespaces, operate, page, plans, records, scrub, stores
 from service.rest.strict import strict_query
 from service.shelf.parts import Parts
@@ -27,6 +28,7 @@ def create_app(parts: Parts) -> FastAPI:
     app.state.context = Context(parts)
     app.add_middleware(Drain, context=app.state.context)
     app.add_middleware(Gate, parts=parts)
+    app.add_middleware(RequestIds)
     strict = [Depends(strict_query)]
     api = (namespaces, plans, leases, stores, records, local, erasures, scrub)
     for module in api:

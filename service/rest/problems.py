@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 
+from kvshelf_client.request_ids import HEADER
 from service.faces.problems import (
     KNOWN_ERRORS,
     MAX_MESSAGE_CHARACTERS,
@@ -22,6 +23,7 @@ from service.faces.problems import (
     problem_of,
     problem_of_fields,
 )
+from service.request_ids import request_id_in_force
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -61,6 +63,7 @@ class Problem(BaseModel):
     detail: str = Field(description="What went wrong here, and how to mend it.")
     errors: list[FieldError] = Field(default_factory=list, description="The fields that are wrong.")
     reason: str | None = Field(None, description="Of a record that is not there or was refused: why, in one word.")
+    request_id: str | None = Field(None, description="What the request is called in the service's log.")
     differences: list[dict[str, Any]] | None = Field(
         None, description="Of a namespace that is something else: field, registered, requested."
     )
@@ -91,8 +94,14 @@ def install_handlers(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
             problem.headers["Allow"] = ", ".join(_methods(routes, request))
         return problem_response(problem)
 
-    for kind in (*KNOWN_ERRORS, RequestValidationError, HTTPException, ClientDisconnect, Exception):
+    async def on_crash(request: Request, error: Exception) -> Response:
+        response = await on_error(request, error)
+        response.headers[HEADER] = request_id_in_force() or ""  # It does not come by the layer that sets it.
+        return response
+
+    for kind in (*KNOWN_ERRORS, RequestValidationError, HTTPException, ClientDisconnect):
         app.add_exception_handler(kind, on_error)
+    app.add_exception_handler(Exception, on_crash)
 
 
 def _methods(routes: Sequence[BaseRoute], request: Request) -> list[str]:

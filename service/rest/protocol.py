@@ -12,7 +12,9 @@ from uvicorn.server import ServerState
 
 from service.faces.admission import Admission
 from service.faces.problems import RETRY_SECONDS, ProblemError, problem_document
+from service.request_ids import request_id_of
 from service.rest.problems import MEDIA_TYPE
+from service.rest.request_ids import HEADER_NAME, sent_id
 
 MAX_HEAD_BYTES = 64 << 10
 """Request line and header fields together. The parser keeps a head in memory until it is whole."""
@@ -185,8 +187,10 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def _refuse(self, status: int, detail: str) -> None:
         self._refused = True
         self._admission.metrics.refused.labels(_REASONS[status]).inc()
-        body = msgspec.json.encode(problem_document(ProblemError(status, detail)))
+        request_id = request_id_of(sent_id(self.headers or ()))
+        body = msgspec.json.encode(problem_document(ProblemError(status, detail)) | {"request_id": request_id})
         retry = b"retry-after: %d\r\n" % RETRY_SECONDS if status in (429, 503) else b""
-        head = b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%bconnection: close\r\n\r\n"
-        self.transport.write(head % (status, _PHRASES[status], MEDIA_TYPE.encode(), len(body), retry) + body)
+        head = b"HTTP/1.1 %d %b\r\ncontent-type: %b\r\ncontent-length: %d\r\n%b%b: %b\r\nconnection: close\r\n\r\n"
+        named = HEADER_NAME, request_id.encode()
+        self.transport.write(head % (status, _PHRASES[status], MEDIA_TYPE.encode(), len(body), retry, *named) + body)
         self.transport.close()

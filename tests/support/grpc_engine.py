@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 import grpc
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
-from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RetryInfo
+from google.rpc.error_details_pb2 import BadRequest, ErrorInfo, RequestInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from kvshelf_client.frames import FrameHeader
@@ -27,10 +27,10 @@ class RefusedError(Exception):
         super().__init__(f"{call.code()}: {call.details()}")
         self.code = call.code()
         self.details: dict[str, Any] = {}
-        metadata = dict(call.trailing_metadata() or ())
-        status = Status.FromString(cast("bytes", metadata.get("grpc-status-details-bin", b"")))
+        self.metadata = dict(call.trailing_metadata() or ())
+        status = Status.FromString(cast("bytes", self.metadata.get("grpc-status-details-bin", b"")))
         for packed in status.details:
-            for kind in (pb.Problem, BadRequest, ErrorInfo, RetryInfo):
+            for kind in (pb.Problem, BadRequest, ErrorInfo, RequestInfo, RetryInfo):
                 message = kind()
                 if packed.Unpack(message):
                     self.details[kind.DESCRIPTOR.name] = message

@@ -50,12 +50,12 @@ class AsyncGrpcTransport:
 
     async def _call(self, request: Request[Any], sent: GrpcRequest, deadline: Deadline) -> Any:
         if isinstance(request, Fetch):
-            stream = self._channel.download(sent, deadline)
+            stream = self._channel.download(sent, deadline, request.call_id)
             reading = asyncio.get_running_loop().run_in_executor(
                 self._threads, land, stream, request, self._max_payload_bytes
             )
             return await _or_cancel(reading, stream.cancel)
-        arguments = self._channel.arguments(deadline)
+        arguments = self._channel.arguments(deadline, request.call_id)
         if isinstance(request, Store):
             call = self._channel.upload(sent).future(store_chunks(request, sent.message), **arguments)
         else:

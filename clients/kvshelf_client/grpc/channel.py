@@ -14,6 +14,7 @@ from kvshelf_client.deadline import Deadline
 from kvshelf_client.errors import UnreachableError
 from kvshelf_client.grpc.chunks import CHUNK_BYTES, pack_store_chunk
 from kvshelf_client.grpc.codec import GrpcRequest
+from kvshelf_client.request_ids import HEADER
 from kvshelf_client.requests import Store
 from kvshelf_client.transport import Tls, TransportOptions
 from kvshelf_client.upload import frame_parts
@@ -52,18 +53,18 @@ class Channel:
         """The callable of a verb with one request and one answer."""
         return self._usable().unary_unary(_SERVICE + request.verb, None, None)
 
-    def download(self, request: GrpcRequest, deadline: Deadline) -> Any:
+    def download(self, request: GrpcRequest, deadline: Deadline, call_id: str) -> Any:
         """Begin a stream of encoded answers; it is their iterator, and a ``grpc.Call``."""
         stream = self._usable().unary_stream(_SERVICE + request.verb, None, None)
-        return stream(request.message, **self.arguments(deadline))
+        return stream(request.message, **self.arguments(deadline, call_id))
 
     def upload(self, request: GrpcRequest) -> Any:
         """The callable of a verb with a stream of encoded requests and one answer."""
         return self._usable().stream_unary(_SERVICE + request.verb, None, None)
 
-    def arguments(self, deadline: Deadline) -> dict[str, Any]:
+    def arguments(self, deadline: Deadline, call_id: str) -> dict[str, Any]:
         """What every call carries."""
-        return {"timeout": deadline.remaining_seconds, "metadata": self._metadata}
+        return {"timeout": deadline.remaining_seconds, "metadata": (*self._metadata, (HEADER, call_id))}
 
     def close(self) -> None:
         """Let go of it. Calls under way fail, later ones too."""

@@ -5,7 +5,7 @@ from typing import Any
 import grpc
 from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import DecodeError
-from google.rpc.error_details_pb2 import RetryInfo
+from google.rpc.error_details_pb2 import RequestInfo, RetryInfo
 from google.rpc.status_pb2 import Status
 
 from kvshelf_client.errors import AnswerError, DeadlineError, KvshelfError, ServiceError, UnreachableError
@@ -27,9 +27,9 @@ _STATUSES = {
 def error_of(error: Any, where: str) -> KvshelfError:
     """The error of a call that ended with a status. ``error`` is a ``grpc.RpcError`` that is a call, too."""
     code, detail = error.code(), error.details() or ""
-    problem, retry_after_seconds = _details(error)
+    problem, request_id, retry_after_seconds = _details(error)
     if problem is not None:
-        return ServiceError(problem.status, _document(problem), retry_after_seconds)
+        return ServiceError(problem.status, _document(problem) | {"request_id": request_id}, retry_after_seconds)
     if code is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineError(f"no answer from {where} in time")
     if code is grpc.StatusCode.UNIMPLEMENTED:
@@ -39,21 +39,22 @@ def error_of(error: Any, where: str) -> KvshelfError:
     return UnreachableError(f"talking to {where} failed: {detail or code}")
 
 
-def _details(error: Any) -> tuple[pb.Problem | None, float | None]:
-    """The problem among the details, and in how many seconds another try is worth while."""
-    problem, retry_after_seconds = pb.Problem(), None
+def _details(error: Any) -> tuple[pb.Problem | None, str | None, float | None]:
+    """The problem among the details, the id of its request, and in how many seconds another try is worth while."""
+    problem, request, retry_after_seconds = pb.Problem(), RequestInfo(), None
     encoded = dict(error.trailing_metadata() or ()).get(_DETAILS_KEY, b"")
     try:
         status = Status.FromString(encoded)
     except DecodeError:
-        return None, None
+        return None, None, None
     has_problem = False
     for detail in status.details:
         has_problem = detail.Unpack(problem) or has_problem
+        detail.Unpack(request)
         retry = RetryInfo()
         if detail.Unpack(retry):
             retry_after_seconds = retry.retry_delay.ToTimedelta().total_seconds()
-    return (problem if has_problem else None), retry_after_seconds
+    return (problem if has_problem else None), request.request_id or None, retry_after_seconds
 
 
 def _document(problem: pb.Problem) -> dict[str, object]:

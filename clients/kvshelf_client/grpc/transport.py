@@ -42,8 +42,8 @@ class GrpcTransport:
 
     def _call(self, request: Request[Any], sent: GrpcRequest, deadline: Deadline) -> Any:
         if isinstance(request, Fetch):
-            return land(self._channel.download(sent, deadline), request, self._max_payload_bytes)
-        arguments = self._channel.arguments(deadline)
+            return land(self._channel.download(sent, deadline, request.call_id), request, self._max_payload_bytes)
+        arguments = self._channel.arguments(deadline, request.call_id)
         if isinstance(request, Store):
             answer = self._channel.upload(sent)(store_chunks(request, sent.message), **arguments)
         else:

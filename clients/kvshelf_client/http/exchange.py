@@ -14,6 +14,7 @@ from kvshelf_client.http.codec import HttpRequest, encode
 from kvshelf_client.http.connecting import connect, parse_address
 from kvshelf_client.http.head import Head
 from kvshelf_client.http.steps import Steps
+from kvshelf_client.request_ids import HEADER
 from kvshelf_client.requests import Fetch, Request
 from kvshelf_client.transport import Sink, TransportOptions
 
@@ -62,7 +63,7 @@ class Exchanges:
         channel = self._take_idle() or (yield from self._open(deadline))
         try:
             channel.begin(deadline)
-            yield from channel.send(chain([self._head_of(sent)], sent.body))
+            yield from channel.send(chain([self._head_of(sent, request.call_id)], sent.body))
             head = yield from channel.read_head()
             if head.status >= 300:
                 raise (yield from _read_problem(channel, head))
@@ -83,8 +84,8 @@ class Exchanges:
         while self._idle:
             self._idle.pop().close()
 
-    def _head_of(self, sent: HttpRequest) -> bytes:
-        fields = "".join(f"{name}: {value}\r\n" for name, value in sent.headers.items())
+    def _head_of(self, sent: HttpRequest, call_id: str) -> bytes:
+        fields = f"{HEADER}: {call_id}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in sent.headers.items())
         if sent.method != "GET":
             fields += f"content-length: {sent.body_bytes}\r\n"
         return (

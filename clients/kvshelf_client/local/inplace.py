@@ -13,6 +13,7 @@ from kvshelf_client.local.loading import in_memory
 from kvshelf_client.local.path import LocalPath, translated
 from kvshelf_client.local.peer import Opened, Peer, RefusedError, header_of
 from kvshelf_client.local.wire import CHECKSUM, GENERATION, LENGTH, OFFSET, Open
+from kvshelf_client.request_ids import id_of_call
 from kvshelf_client.requests import FindLocal
 from kvshelf_client.steps import run
 from kvshelf_client.transport import TransportOptions, transport_module
@@ -91,7 +92,7 @@ class LocalReader:
         deadline = Deadline(budget_seconds)
         if self._path.is_sought:
             self._path.found(self._rest.call(FindLocal(), deadline))
-        peer, opened, view = self._look(Open(lease_id, shard, fallback), deadline)
+        peer, opened, view = self._look(Open(lease_id, shard, fallback, id_of_call()), deadline)
         is_over = False
         try:
             yield view
@@ -116,7 +117,7 @@ class LocalReader:
         except (OSError, FrameError, RefusedError) as error:
             if peer is not None:
                 peer.channel.close()
-            raise translated(error, deadline) from error
+            raise translated(error, deadline).about(ask.request_id) from error
         return peer, opened, View(opened.fell_back, collected.frames, blocks, missing)
 
     def _confirm(self, lease_id: str, opened: Opened, view: View, peer: Peer, deadline: Deadline) -> None:

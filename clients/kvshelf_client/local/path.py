@@ -84,7 +84,7 @@ class LocalPath:
         try:
             first = deadline.within(deadline.remaining_seconds * _SHARE)
             peer = yield from self.take(first)
-            ask = Open(request.lease_id, request.shard, request.fallback)
+            ask = Open(request.lease_id, request.shard, request.fallback, request.call_id)
             opened = yield from peer.open(ask, sink, self.segments, first)
             yield from load(request.lease_id, opened, sink, peer, deadline)
         except (OSError, FrameError, RefusedError) as error:

@@ -36,7 +36,7 @@ MAX_TEXT_BYTES = 1024
 
 _MAGIC = b"KVSL"
 _HEADER = struct.Struct("<4sBBHQ")
-_OPEN = struct.Struct("<iB3x")
+_OPEN = struct.Struct("<iBB2x")
 _READ = struct.Struct("<HBxII")
 _RANGES = struct.Struct("<B3xI")
 _RANGE = struct.Struct("<32sQQQQIHHB7x")
@@ -98,11 +98,15 @@ class Header(NamedTuple):
 
 
 class Open(NamedTuple):
-    """Ask for what a lease holds of one shard, or of all (None). ``fall_back`` asks for the fallback's blocks."""
+    """Ask for what a lease holds of one shard, or of all (None). ``fall_back`` asks for the fallback's blocks.
+
+    ``request_id`` is what this and what follows until the next OPEN is called in the service's log; empty for none.
+    """
 
     lease_id: str
     shard: int | None
     fall_back: bool
+    request_id: str = ""
 
 
 class Read(NamedTuple):
@@ -181,17 +185,20 @@ def unpack_hello(body: bytes | bytearray) -> tuple[bytes, str | None]:
 
 def pack_open(ask: Open) -> bytes:
     """OPEN."""
-    return _OPEN.pack(_ALL_SHARDS if ask.shard is None else ask.shard, ask.fall_back) + ask.lease_id.encode()
+    shard, request_id = _ALL_SHARDS if ask.shard is None else ask.shard, ask.request_id.encode()
+    return _OPEN.pack(shard, ask.fall_back, len(request_id)) + request_id + ask.lease_id.encode()
 
 
 def unpack_open(body: bytes | bytearray) -> Open:
     """Decode an OPEN. Raises FrameError."""
     if len(body) < _OPEN.size:
         raise FrameError(f"an open has at least {_OPEN.size} bytes, got {len(body)}")
-    shard, flags = _OPEN.unpack_from(body)
-    if shard < _ALL_SHARDS or flags > 1:
-        raise FrameError(f"an open of shard {shard} with flags {flags} has no meaning")
-    return Open(_text(body[_OPEN.size :]), None if shard == _ALL_SHARDS else shard, bool(flags))
+    shard, flags, id_bytes = _OPEN.unpack_from(body)
+    lease_at = _OPEN.size + id_bytes
+    if shard < _ALL_SHARDS or flags > 1 or len(body) < lease_at:
+        raise FrameError(f"an open of shard {shard} with flags {flags} and an id of {id_bytes} bytes has no meaning")
+    lease_id, request_id = _text(body[lease_at:]), _text(body[_OPEN.size : lease_at])
+    return Open(lease_id, None if shard == _ALL_SHARDS else shard, bool(flags), request_id)
 
 
 def pack_read(ask: Read) -> bytes:

@@ -6,9 +6,12 @@ from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
+import pytest
+
 from kvshelf_client.errors import ServiceError
 
-_ID = re.compile(r"id-\d{6}")
+_ID = re.compile(r"id-\d{6}|\b[0-9a-f]{24}\b")
+"""An id that the service makes, and one of a call, which the client makes."""
 _PLACE = re.compile(r"\b(query|path|body|header)\.")
 _PLACELESS = frozenset({"body", "frames", "tokens", "hashes"})
 
@@ -29,20 +32,20 @@ def plain(value: Any) -> Any:
 
 
 def refused(call: Callable[[], object]) -> Any:
-    """What a call was refused with; an AssertionError when it was not.
+    """What a call was refused with; the test fails when it was not.
 
     Where a field stands is the face's own: REST says ``query.shard`` and gRPC ``shard``.
     """
-    try:
-        answer = call()
-    except ServiceError as error:
-        problem = dict(error.problem)
-        faults = problem.get("errors")
-        assert isinstance(faults, list)
-        problem["errors"] = [_without_place(fault) for fault in faults]
-        problem["detail"] = _PLACE.sub("", str(problem["detail"]))
-        return {"status": error.status, "fault": error.fault.value, "retry": error.retry_after_seconds, **problem}
-    raise AssertionError(f"this was not refused: {answer}")
+    with pytest.raises(ServiceError) as caught:
+        call()
+    error = caught.value
+    problem = dict(error.problem)
+    assert problem["request_id"] == error.request_id, "the service calls it as the client does"
+    faults = problem.get("errors")
+    assert isinstance(faults, list)
+    problem["errors"] = [_without_place(fault) for fault in faults]
+    problem["detail"] = _PLACE.sub("", str(problem["detail"]))
+    return {"status": error.status, "fault": error.fault.value, "retry": error.retry_after_seconds, **problem}
 
 
 def _without_place(fault: dict[str, str]) -> dict[str, str]:
@@ -51,7 +54,7 @@ def _without_place(fault: dict[str, str]) -> dict[str, str]:
 
 
 def with_ids_in_order(observation: Any) -> Any:
-    """The ids that the service has made, numbered as they appear."""
+    """The ids that were made, numbered as they appear."""
     seen: dict[str, str] = {}
 
     def rename(value: Any) -> Any:

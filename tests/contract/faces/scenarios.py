@@ -11,7 +11,8 @@ from kvshelf_client.hashing import block_keys
 from kvshelf_client.plans import Plan
 from service.access import ANYBODY
 from service.shelf.upkeep import upkeep_step
-from tests.contract.faces.observed import plain, refused
+from tests.contract.faces.callers import Caller
+from tests.contract.faces.observed import plain, refused, with_ids_in_order
 from tests.contract.faces.stage import SHELF, Stage
 from tests.support.client import fetched
 from tests.support.damage import damage, damage_on_disk
@@ -331,7 +332,23 @@ def foreign_tenant(stage: Stage) -> Any:
     stage.serve_cold(namespace, 1000)
     plan = stage.plan(namespace, 1100)
     other = stage.open(token="b")
-    seen = [
+    assert plan.lease is not None
+    seen, absent = (
+        _refused_to(other, of, of_lease, stage)
+        for of, of_lease in (
+            (namespace, plan),
+            (namespace._replace(name="absent"), replace(plan, lease=plan.lease._replace(lease_id="id-999999"))),
+        )
+    )
+    assert {one["status"] for one in seen} == {404}
+    assert _nameless(seen, namespace.name) == _nameless(absent, "absent"), "what is foreign looks as what is absent"
+    assert len(fetched(stage.caller, plan)[1]) == 8
+    return [seen, plain(other.stats())]
+
+
+def _refused_to(other: Caller, namespace: Namespace, plan: Plan, stage: Stage) -> list[Any]:
+    """How all that may not be done with a namespace and a lease is refused."""
+    return [
         refused(lambda: other.plan(namespace, tokens=tokens(1100), request_id="r")),
         refused(lambda: fetched(other, plan)),
         refused(lambda: other.renew(plan)),
@@ -339,9 +356,14 @@ def foreign_tenant(stage: Stage) -> Any:
         refused(lambda: other.store(namespace, stage.records(plan, range(1)))),
         refused(lambda: other.delete(namespace, BLOCK_, plan.keys[:1])),
     ]
-    assert {one["status"] for one in seen} == {404}
-    assert len(fetched(stage.caller, plan)[1]) == 8
-    return [seen, plain(other.stats())]
+
+
+def _nameless(seen: list[Any], name: str) -> Any:
+    """The same without the name that was asked for, and the requests' own ids."""
+    return [
+        {field: str(value).replace(name, "") for field, value in one.items() if field != "request_id"}
+        for one in with_ids_in_order(seen)
+    ]
 
 
 EVERYWHERE: tuple[Callable[[Stage], Any], ...] = (

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from kvshelf_client.frames import MEDIA_TYPE
+from kvshelf_client.request_ids import HEADER
 from service.access import Principal, Scope
 from service.leases.lease import RanPlan
 from service.settings import load_settings
@@ -65,16 +66,21 @@ LEASE_CALLS = [("GET", "/fetch"), ("GET", "/fetch?shard=5&fallback=true"), ("POS
 
 
 def shown(answer: httpx.Response, name: str) -> tuple[int, dict[str, str], str]:
-    """All of an answer but the moment, with the name that was asked for taken out."""
-    headers = {key: value for key, value in answer.headers.items() if key != "date"}
-    return answer.status_code, headers, answer.text.replace(name, "NAME")
+    """All of an answer but the moment and the request's own id, with the name that was asked for taken out."""
+    headers = {key: value for key, value in answer.headers.items() if key not in ("date", HEADER)}
+    request_id = answer.headers[HEADER]
+    assert not answer.text or answer.json()["request_id"] == request_id
+    return answer.status_code, headers, answer.text.replace(request_id, "ID").replace(name, "NAME")
 
 
+@pytest.mark.parametrize("sends_id", [True, False])
 @pytest.mark.parametrize(("method", "path", "media_type", "body"), NAMESPACE_CALLS)
 def test_a_namespace(
-    mine: httpx.Client, theirs: httpx.Client, method: str, path: str, media_type: str, body: bytes
+    mine: httpx.Client, theirs: httpx.Client, method: str, path: str, media_type: str, body: bytes, sends_id: bool
 ) -> None:
     headers = {"Content-Type": media_type} if media_type else {}
+    if sends_id:
+        headers[HEADER] = "an/id:of-mine"
     answers = [
         shown(mine.request(method, f"/v1/namespaces/{name}{path}", content=body, headers=headers), name)
         for name in ("theirs", "nobody")

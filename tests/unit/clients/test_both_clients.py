@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kvshelf_client import AsyncClient, Client, Fault, RecordClass
+from kvshelf_client import AsyncClient, Client, Fault, RecordClass, with_request_id
 from kvshelf_client.answers import Health, Lease, PlanAnswer, StoreResult
 from kvshelf_client.errors import DeadlineError, ServiceError, UnreachableError
 from tests.support.client import Buffers
@@ -63,8 +63,10 @@ def test_they_ask_and_answer_alike(verb: str, trouble: tuple[Exception, ...]) ->
     call, outcome = CALLS[verb]
     ours, theirs = ScriptedTransport(*trouble, outcome), AsyncScriptedTransport(*trouble, outcome)
     first, second = Client(ours), AsyncClient(theirs)
-    answer = call(first)
-    assert answer == asyncio.run(_awaited(second, call))
+    with with_request_id("r"):
+        answer = call(first)
+        assert answer == asyncio.run(_awaited(second, call))
+    assert {asked.call_id for asked in ours.asked + theirs.asked} == {"r"}
     assert first.counters() == second.counters()
     assert [type(asked) for asked in ours.asked] == [type(asked) for asked in theirs.asked]
     assert (ours.outcomes, theirs.is_closed) == (theirs.outcomes, True)

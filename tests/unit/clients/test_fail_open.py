@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from kvshelf_client import Client, Fault, Loaded, Plan, RecordClass
-from kvshelf_client.answers import Health, Lease, PlanAnswer
+from kvshelf_client import Client, Fault, Loaded, Plan, RecordClass, with_request_id
+from kvshelf_client.answers import Health, Lease, PlanAnswer, StoreResult
 from kvshelf_client.errors import (
     AnswerError,
     DeadlineError,
@@ -73,7 +73,8 @@ def test_every_verb_answers_that_there_is_nothing(error: KvshelfError, fault: Fa
     assert client().release(PLAN, PLAN.resume) is False
     assert client().stats() is None
     assert client().health() == Health("down", [fault.value])
-    assert client().store(NAMESPACE, []) == ([], {}, False, fault)
+    with with_request_id("mine"):
+        assert client().store(NAMESPACE, []) == StoreResult([], {}, False, fault, "mine")
     loaded = client().fetch_into(PLAN, Buffers(NAMESPACE))
     assert (loaded.fault, loaded.resume.mode, loaded.verified_tokens) == (fault, "cold", 0)
 
@@ -83,7 +84,9 @@ def test_a_cold_plan_of_trouble_has_nothing_to_fetch_or_to_release() -> None:
     client = Client(transport)
     plan = client.plan(NAMESPACE, tokens=TOKENS)
     loaded = client.fetch_into(plan, Buffers(NAMESPACE))
-    assert loaded == Loaded(plan.resume, [], has_snapshot=False, verified_tokens=0, fault=Fault.TIMEOUT)
+    assert loaded == Loaded(
+        plan.resume, [], has_snapshot=False, verified_tokens=0, fault=Fault.TIMEOUT, request_id=plan.call_id
+    )
     assert not client.renew(plan)
     assert not client.release(plan, loaded.resume)
     assert len(transport.asked) == 1

@@ -73,6 +73,12 @@ def message(kind: int, body: bytes, descriptors: int = 0) -> bytes:
             pack_open(Open("abc", None, True)),
         ),
         (
+            "OPEN, lease `abc`, shard 3, request id `r-1`",
+            Kind.OPEN,
+            struct.pack("<iBBH", 3, 0, 3, 0) + b"r-1abc",
+            pack_open(Open("abc", 3, False, "r-1")),
+        ),
+        (
             "READ, lease `abc`, shard 3, blocks 5 and 6, of the fallback",
             Kind.READ,
             struct.pack("<HHII", 3, 1, 5, 2) + b"abc",
@@ -117,7 +123,7 @@ def test_the_instance_and_the_words_of_the_document() -> None:
 def test_what_is_packed_is_unpacked() -> None:
     assert unpack_hello(pack_hello(INSTANCE, None)) == (INSTANCE, None)
     assert unpack_hello(pack_hello(INSTANCE, "tökén")) == (INSTANCE, "tökén")
-    for ask in (Open("", None, False), Open("x", 65_535, True)):
+    for ask in (Open("", None, False), Open("x", 65_535, True), Open("x", 1, False, "y" * 128)):
         assert unpack_open(pack_open(ask)) == ask
     for read in (Read("", 0, 0, 0, False), Read("x", 65_535, 2**32 - 1, 2**32 - 1, True)):
         assert unpack_read(pack_read(read)) == read
@@ -154,6 +160,7 @@ def test_another_version_says_so() -> None:
         (unpack_open, struct.pack("<iI", -2, 0)),
         (unpack_open, struct.pack("<iI", 0, 2)),
         (unpack_open, bytes(8) + b"\xff"),
+        (unpack_open, struct.pack("<iBBH", 0, 0, 4, 0) + b"abc"),
         (unpack_read, bytes(11)),
         (unpack_read, struct.pack("<HHII", 0, 2, 0, 0)),
         (unpack_renew, b"\xff"),
