@@ -71,6 +71,10 @@ class LoadEngine:
                     self._account.is_wrong(str(error))
                 if stop.wait(PAUSE_SECONDS * self._random.random() * 2):
                     break
+        self.close()
+
+    def close(self) -> None:
+        """Close its connection; ``run`` does so in the end."""
         self._http.close()
 
     def serve(self, tokens: bytes, previous: bytes | None) -> bytes | None:

@@ -185,6 +185,7 @@ class Faults:
         for number, conversation in enumerate(conversations):
             self._look(conversation)
             progress(f"looking at conversation {number} of {len(conversations)}")
+        self._eye.close()
         self.account.count("conversations looked at in the end", len(conversations))
         self.account.count("blocks looked at in the end", sum(map(len, map(self.account.promised, conversations))))
         return Summary(self.account.tried, self.account.wrong, self.account.figures())
