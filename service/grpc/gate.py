@@ -24,6 +24,7 @@ from service.grpc.call import Call, Verb
 from service.grpc.problems import DETAILS_KEY, MAX_DETAIL_CHARACTERS, code_of, details_of
 from service.grpc.verbs.table import VERBS
 from service.request_ids import begin_request_id
+from service.tracing.faces import traced_call
 
 _GONE = (grpc.aio.InternalError, grpc.aio.UsageError)
 """What a call of gRPC raises when the other side has ended it, and this task has yet to hear of it."""
@@ -45,7 +46,11 @@ class Gate:
         """The handlers of all verbs."""
         served = {
             method.name: grpc.stream_stream_rpc_method_handler(
-                self._serve(VERBS[method.name], GetMessageClass(method.input_type))
+                traced_call(
+                    self._context.parts.tracing,
+                    f"{SERVICE.full_name}/{method.name}",
+                    self._serve(VERBS[method.name], GetMessageClass(method.input_type)),
+                )
             )
             for method in SERVICE.methods
         }

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics, generate_latest
 
 from service.metrics import labels
+from service.tracing.base import Tracing
 from storage.base import Fact, SilentObserver
 
 _AGE_BUCKETS = (1, 10, 60, 300, 600, 1800, 3600, 4 * 3600, 12 * 3600, 24 * 3600, 48 * 3600, 72 * 3600, 168 * 3600)
@@ -148,6 +149,11 @@ class Metrics:
             "kvshelf_scrub_corrupt_records_total", "Damaged records that scrubbing found."
         )
         self.breaker = self._gauge("kvshelf_breaker_state", "1 for the state the pool's breaker is in.", "state")
+
+    def trace(self, tracing: Tracing) -> None:
+        """From here on what is timed is a span, too."""
+        self.latency = tracing.timed(self.latency, ("verb",))
+        self.tier_latency = tracing.timed(self.tier_latency, ("tier", "operation"))
 
     def _initialise(self) -> None:
         for source in labels.SOURCES:

@@ -12,6 +12,7 @@ from service.rest.request_ids import RequestIds
 from service.rest.routes import erasures, leases, local, namespaces, operate, page, plans, records, scrub, stores
 from service.rest.strict import strict_query
 from service.shelf.parts import Parts
+from service.tracing.faces import TracedRequests
 from service.version import __version__
 
 
@@ -24,10 +25,14 @@ def create_app(parts: Parts) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        # Its own traces may hold bodies and messages; ours (service/tracing) hold names and numbers.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.context = Context(parts)
     app.add_middleware(Drain, context=app.state.context)
     app.add_middleware(Gate, parts=parts)
+    if parts.tracing is not None:
+        app.add_middleware(TracedRequests, tracing=parts.tracing)
     app.add_middleware(RequestIds)
     strict = [Depends(strict_query)]
     api = (namespaces, plans, leases, stores, records, local, erasures, scrub)

@@ -32,6 +32,7 @@ from service.settings.scrub import ScrubSettings
 from service.settings.server import ServerSettings
 from service.settings.store import StoreSettings
 from service.settings.tls import TlsSettings
+from service.settings.tracing import TracingSettings
 
 SHARED_SHELF = ""
 """The shelf of all tenants that have none of their own."""
@@ -59,6 +60,7 @@ class Settings(BaseSettings):
     tls: TlsSettings = Field(default_factory=TlsSettings)
     encryption: EncryptionSettings = Field(default_factory=EncryptionSettings)
     scrub: ScrubSettings = Field(default_factory=ScrubSettings)
+    tracing: TracingSettings = Field(default_factory=TracingSettings)
 
     @model_validator(mode="after")
     def _is_not_open_to_others(self) -> "Settings":

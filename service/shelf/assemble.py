@@ -21,6 +21,7 @@ from service.shelf.data_dir import open_data_dir
 from service.shelf.finishing import finish_all
 from service.shelf.parts import Parts
 from service.shelf.shelves import Shelves
+from service.tracing import Tracing, open_tracing
 from service.version import __version__
 from storage.base import Tier, TierObserver
 from storage.breaker import BreakerTier
@@ -48,6 +49,7 @@ def open_service(settings: Settings, clock: Clock, make_id: Callable[[], str] = 
         CatalogError: a namespace in it is damaged.
         TokenFileError: the file of tokens cannot be used.
         KeySourceError: the encryption keys cannot be read.
+        TracingUnavailableError: traces take packages that are not installed.
     """
     closing = ExitStack()
     try:
@@ -60,6 +62,10 @@ def open_service(settings: Settings, clock: Clock, make_id: Callable[[], str] = 
 def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing: ExitStack) -> Parts:
     directory = settings.store.data_dir
     metrics = Metrics(__version__, EventLog(clock).write)
+    tracing = open_tracing(settings, __version__, clock)
+    if tracing is not None:
+        closing.callback(tracing.close)
+        metrics.trace(tracing)
     access = _open_access(settings, clock, metrics)
     budgets = settings.store_budgets()
 
@@ -98,6 +104,7 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
         erasures=erasures,
         scrubber=Scrubber(blocks, clock, settings.scrub, metrics, Catalog(directory / "scrub", max_documents=1)),
         keys=keys,
+        tracing=tracing,
     )
     closing.callback(finish_all, parts)
     return parts
@@ -134,6 +141,7 @@ def assemble(
     erasures: ErasureBook,
     scrubber: Scrubber,
     keys: KeyBook | None = None,
+    tracing: Tracing | None = None,
 ) -> Parts:
     """Put a service together from opened parts; ``close`` becomes its own."""
     leases = settings.lease
@@ -174,6 +182,7 @@ def assemble(
         erasures=erasures,
         scrubber=scrubber,
         keys=keys,
+        tracing=tracing,
     )
 
 

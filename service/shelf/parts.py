@@ -14,6 +14,7 @@ from service.scrub.scrubber import Scrubber
 from service.sealing import KeyBook
 from service.settings import Settings
 from service.shelf.turns import Turns
+from service.tracing import Tracing
 from storage.base import Tier
 from storage.clock import Clock
 
@@ -46,5 +47,7 @@ class Parts:
     scrubber: Scrubber
     keys: KeyBook | None = None
     """The keys that records are sealed with; None where encryption is off."""
+    tracing: Tracing | None = None
+    """Makes spans; None where nothing is traced."""
     turns: Turns = field(default_factory=Turns)
     """Of snapshots: one that is retired after a look must not have become exact since."""

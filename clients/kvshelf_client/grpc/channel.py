@@ -16,6 +16,7 @@ from kvshelf_client.grpc.chunks import CHUNK_BYTES, pack_store_chunk
 from kvshelf_client.grpc.codec import GrpcRequest
 from kvshelf_client.request_ids import HEADER
 from kvshelf_client.requests import Store
+from kvshelf_client.tracing import trace_fields
 from kvshelf_client.transport import Tls, TransportOptions
 from kvshelf_client.upload import frame_parts
 
@@ -64,7 +65,8 @@ class Channel:
 
     def arguments(self, deadline: Deadline, call_id: str) -> dict[str, Any]:
         """What every call carries."""
-        return {"timeout": deadline.remaining_seconds, "metadata": (*self._metadata, (HEADER, call_id))}
+        metadata = (*self._metadata, (HEADER, call_id), *trace_fields())
+        return {"timeout": deadline.remaining_seconds, "metadata": metadata}
 
     def close(self) -> None:
         """Let go of it. Calls under way fail, later ones too."""

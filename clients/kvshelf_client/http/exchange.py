@@ -16,6 +16,7 @@ from kvshelf_client.http.head import Head
 from kvshelf_client.http.steps import Steps
 from kvshelf_client.request_ids import HEADER
 from kvshelf_client.requests import Fetch, Request
+from kvshelf_client.tracing import trace_fields
 from kvshelf_client.transport import Sink, TransportOptions
 
 if TYPE_CHECKING:
@@ -85,7 +86,8 @@ class Exchanges:
             self._idle.pop().close()
 
     def _head_of(self, sent: HttpRequest, call_id: str) -> bytes:
-        fields = f"{HEADER}: {call_id}\r\n" + "".join(f"{name}: {value}\r\n" for name, value in sent.headers.items())
+        named = ((HEADER, call_id), *trace_fields(), *sent.headers.items())
+        fields = "".join(f"{name}: {value}\r\n" for name, value in named)
         if sent.method != "GET":
             fields += f"content-length: {sent.body_bytes}\r\n"
         return (

@@ -24,9 +24,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 def test_every_page_with_examples_has_a_test_that_runs_them() -> None:
-    """This one, ``test_readme.py``, and the ``test_docs.py`` of ``tests/integration/grpc`` and ``local``."""
+    """This one, ``test_readme.py``, ``test_tracing.py``, and ``test_docs.py`` of the faces gRPC and local."""
     with_examples = [page.name for page in PAGES if fenced(page, "python")]
-    assert with_examples == ["README.md", "client.md", "grpc.md", "local-path.md", "nodes.md"]
+    assert with_examples == ["README.md", "client.md", "grpc.md", "local-path.md", "nodes.md", "tracing.md"]
 
 
 def test_the_quick_start_does_what_it_says(served: Served) -> None:
