@@ -5,6 +5,7 @@ fetch brings, what is left after a restart.
 """
 
 import tempfile
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -75,6 +76,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
+        self.tried: Counter[str] = Counter()
+        """How often each rule was followed."""
         self._scratch = tempfile.TemporaryDirectory(dir=SCRATCH)
         self._factory = SsdFactory(Path(self._scratch.name), _no_redis)
         self._clock = self._factory.clock
@@ -130,6 +133,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(place=names)
     def register_again(self, place: str) -> None:
         """The same is found, another is refused."""
+        self.tried["register again"] += 1
         assert self._register(place).fingerprint == self._places[place].fingerprint
         try:
             self._register(place, shards=2)
@@ -140,6 +144,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(place=names, kind=kinds, which=numbers, provenance=st.sampled_from([EXACT, REPLAYED]), durable=st.booleans())
     def store(self, place: str, kind: RecordClass, which: list[int], provenance: Provenance, *, durable: bool) -> None:
         """The first is kept, a better one replaces it, the rest are duplicates."""
+        self.tried["store"] += 1
         namespace, is_sure = self._places[place], self._is_sure(kind)
         frames = []
         for number in which:
@@ -159,6 +164,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(place=names, tokens=st.integers(1, (BLOCKS + 2) * BLOCK), approximate=st.booleans())
     def plan(self, place: str, tokens: int, *, approximate: bool) -> None:
         """The plan is the one that the planner makes of what the model has."""
+        self.tried["plan"] += 1
         namespace, is_sure = self._places[place], self._is_sure(RecordClass.SNAPSHOT)
         layout, blocks = namespace.layout, min(tokens // BLOCK, BLOCKS)
         cached = Cached(self._prefix(place, blocks, REPLAYED) * BLOCK, self._prefix(place, blocks, EXACT) * BLOCK)
@@ -186,6 +192,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(pick=picks)
     def fetch(self, pick: int) -> None:
         """What was held comes, byte for byte, whatever became of it since; without its snapshot the fallback does."""
+        self.tried["fetch"] += 1
         leased = self._leases[pick % len(self._leases)]
         lease, place = leased.lease, leased.lease.namespace.name
         boundary, had_fallen_back = lease.primary.plan.load.snapshot_boundary, lease.fell_back
@@ -216,6 +223,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(pick=picks)
     def release(self, pick: int) -> None:
         """A lease ends once."""
+        self.tried["release"] += 1
         leased = self._leases[pick % len(self._leases)]
         finish(self._parts, None, leased.lease.lease_id, RanPlan.PLAN)
         self._end(leased)
@@ -228,6 +236,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(place=names, kind=kinds, which=numbers)
     def touch(self, place: str, kind: RecordClass, which: list[int]) -> None:
         """The live ones live anew."""
+        self.tried["touch"] += 1
         is_sure, live = self._is_sure(kind), [n for n in which if self._live((place, kind, n))]
         try:
             count = records.touch(self._parts, self._places[place], kind, [KEYS[number] for number in which])
@@ -241,6 +250,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(place=names, kind=kinds, which=numbers)
     def delete(self, place: str, kind: RecordClass, which: list[int]) -> None:
         """The live ones go."""
+        self.tried["delete"] += 1
         is_sure, live = self._is_sure(kind), [n for n in which if self._live((place, kind, n))]
         try:
             count = records.delete(self._parts, self._places[place], kind, [KEYS[number] for number in which])
@@ -256,6 +266,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.31, 7.77, 61.13, 301.57, 1_801.91, 3_602.23]))
     def time_passes(self, seconds: float) -> None:
         """Leases and records expire."""
+        self.tried["time passes"] += 1
         self._clock.advance(seconds)
         upkeep_step(self._parts)
         for leased in [one for one in self._leases if self._clock.now() >= one.ends_at]:
@@ -264,6 +275,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """A stop ends every lease; all blocks are there again."""
+        self.tried["restart"] += 1
         finish_all(self._parts)
         for leased in list(self._leases):
             self._end(leased)
@@ -273,12 +285,14 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(is_away=st.booleans())
     def the_pool_goes_or_comes(self, *, is_away: bool) -> None:
         """Nobody can reach it meanwhile."""
+        self.tried["the pool goes or comes"] += 1
         self._pool.is_away = is_away
 
     @precondition(lambda self: not self._pool.is_away)
     @rule()
     def the_pool_is_emptied(self) -> None:
         """As by a restart of its server."""
+        self.tried["the pool is emptied"] += 1
         for name in [one for one in self._model if one[1] is RecordClass.SNAPSHOT]:
             self._pool.delete([self._places[name[0]].record_id(KEYS[name[2]], 0)], cause="budget")
             del self._model[name]

@@ -60,7 +60,7 @@ class Kind:
     profile: Profile
     make_factory: type[TierFactory]
     budget_bytes: int
-    steps: int = 400
+    steps: int = 320
     is_ample: bool = False
     faults: Mapping[Fault, float] = field(default_factory=dict)
 

@@ -40,6 +40,11 @@ SETTINGS = load_settings(
 )
 
 
+def injected(tier: str, fault: Fault) -> str:
+    """What a fault that was injected in a tier is counted under."""
+    return f"injected in {tier}: {fault.replace('_', ' ')}"
+
+
 @dataclass
 class Life:
     """A service from its start to its stop: the prompts of the requests it planned, by namespace and request id."""
@@ -120,8 +125,7 @@ class World:
         self.parts.leases.release_all()
         self.blocks = self.factory.recover(self.blocks)
         self.blocks.check_integrity()
-        self.life = self._start()
-        self._check_durable()
+        self._begin()
 
     def step(self) -> None:
         """Something happens; then everything must still add up."""
@@ -130,7 +134,7 @@ class World:
             next(self.random.choice(self.sessions).life)
         else:
             what, _ = self.random.choices(_EVENTS, [weight for _, weight in _EVENTS])[0]
-            self.seen[what.__name__.strip("_")] += 1
+            self.seen[what.__name__.strip("_").replace("_", " ")] += 1
             what(self)
         for tier in self.life.faulty:
             self.ledger.gone(tier.dropped)
@@ -140,6 +144,7 @@ class World:
         """Stop the service: every lease ends, every request is counted, and nothing stays pinned."""
         self.pool.is_away = False
         self._stop()
+        self._count_faults()
         self._check_durable()
         self.seen["acknowledged as durable"] += self.ledger.acknowledged
         self.ledger.check_tier(self.blocks, RecordClass.BLOCK)
@@ -171,6 +176,18 @@ class World:
         finished = Recent[RequestKey, None](self.factory.clock, ttl_seconds=1e9, limit=1 << 20)
         return Life(replace(parts, finished=finished), (blocks, pool))
 
+    def _begin(self) -> None:
+        """Another life after the one that ended."""
+        self._count_faults()
+        self.life = self._start()
+        self._check_durable()
+
+    def _count_faults(self) -> None:
+        """What failed in the life that ended."""
+        for tier in self.life.faulty:
+            for fault, times in tier.seen.items():
+                self.seen[injected(tier.name, fault)] += times
+
     def _stop(self) -> None:
         finish_all(self.parts)
         self._check()
@@ -186,7 +203,6 @@ class World:
         if not len(leases):
             assert leases.records == 0
             assert self.blocks.usage().pinned_bytes == self.pool.usage().pinned_bytes == 0, "something stays pinned"
-        assert self._counted_tokens() <= sum(self.life.prompts.values())
 
     def _counted_tokens(self) -> float:
         """Prompt tokens that were counted, from all sources."""
@@ -287,14 +303,14 @@ class World:
 
     def _the_service_dies_and_starts(self) -> None:
         """Leases are gone with it, and nobody counts their requests."""
+        assert self._counted_tokens() <= sum(self.life.prompts.values())
         self.parts.leases.release_all()
         self._restart()
 
     def _restart(self) -> None:
         if self.blocks.is_durable:
             self.blocks = self.factory.reopen(self.blocks)
-        self.life = self._start()
-        self._check_durable()
+        self._begin()
 
 
 _EVENTS = [

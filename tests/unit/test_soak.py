@@ -22,7 +22,7 @@ def test_a_trial_runs_in_a_process_of_its_own_and_leaves_its_result(tmp_path: Pa
     (result,) = json.loads((tmp_path / "soak.json").read_text())
     assert status == 0
     assert (result["trial"], result["count"], result["seed"], result["failures"]) == ("machine", 1, 3, [])
-    assert result["tried"] == {"programs": 1}
+    assert result["tried"]["programs"] == 1
 
 
 @pytest.mark.parametrize("is_raised", [False, True])

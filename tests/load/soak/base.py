@@ -1,7 +1,7 @@
 """What a trial is: something tried so and so often under a seed, and an account of what came of it."""
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 
@@ -43,6 +43,11 @@ class Trial:
     unit: str
     full: int
     run: Callable[[int, int, Progress], Summary]
+
+
+def so_far(failures: Sequence[str]) -> str:
+    """How many failures there are, and the latest, for those who watch."""
+    return f"{len(failures)} failures" + (f", the latest: {failures[-1][:500]}" if failures else "")
 
 
 def silent(done: int, words: str) -> None:

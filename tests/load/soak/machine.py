@@ -10,6 +10,12 @@ from tests.load.soak.base import Progress, Summary, Trial
 from tests.property.store_machine import StoreMachine
 
 STEPS = 60
+RULES = (
+    "delete", "fetch", "plan", "register again", "release", "restart", "store", "the pool goes or comes",
+    "the pool is emptied", "time passes", "touch",
+)  # fmt: skip
+ENOUGH = 50
+"""So many programs follow every rule between them."""
 
 
 def run(count: int, seed: int, progress: Progress) -> Summary:
@@ -21,6 +27,7 @@ def run(count: int, seed: int, progress: Progress) -> Summary:
         def teardown(self) -> None:
             super().teardown()
             tried["programs"] += 1
+            tried.update(self.tried)
             progress(tried["programs"], "a program ended well")
 
     how = settings(
@@ -32,7 +39,10 @@ def run(count: int, seed: int, progress: Progress) -> Summary:
         verbosity=Verbosity.quiet,
     )
     run_state_machine_as_test(Counted, settings=how)
-    return Summary(tried)
+    summary = Summary(tried)
+    if count >= ENOUGH:
+        summary.failures += [f"no program had {what!r}" for what in RULES if not tried[what]]
+    return summary
 
 
 TRIAL = Trial(
