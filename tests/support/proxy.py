@@ -37,13 +37,20 @@ class Proxy:
         self.accepted_at: list[float] = []
         """When each connection was accepted, on the monotonic clock."""
         self.aim(port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listener.getsockname()[1]
+        # Two sockets have the port, so that nobody takes it while the proxy does not listen.
+        self._holder = socket.socket()
+        self._holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        self._holder.bind(("127.0.0.1", 0))
+        self.port: int = self._holder.getsockname()[1]
+        self._listener = self._listen()
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._run(self._accept, self._listener)
+
+    def _listen(self) -> socket.socket:
+        return socket.create_server(("127.0.0.1", self.port), reuse_port=True)
 
     @property
     def url(self) -> str:
@@ -62,7 +69,7 @@ class Proxy:
 
     def listen_again(self) -> None:
         """Accept connections again, at the same place."""
-        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self._listener = self._listen()
         self._run(self._accept, self._listener)
 
     def cut_all(self) -> None:
@@ -76,6 +83,7 @@ class Proxy:
         """Cut everything, and listen no more."""
         self._stop.set()
         self.stop_listening()
+        self._holder.close()
         for thread in self._threads:
             thread.join(20)
 
@@ -89,8 +97,9 @@ class Proxy:
 
     def _run(self, work: Callable[..., None], *arguments: socket.socket) -> None:
         thread = threading.Thread(target=work, args=arguments, daemon=True)
-        self._threads.append(thread)
         thread.start()
+        with self._lock:
+            self._threads = [*filter(threading.Thread.is_alive, self._threads), thread]
 
     def _accept(self, listener: socket.socket) -> None:
         while True:

@@ -80,7 +80,11 @@ class RedisServer:
         self._directory = Path(tempfile.mkdtemp(prefix="kvshelf-redis-"))
         self._process: subprocess.Popen[bytes] | None = None
         self.port = 0
-        self.start()
+        try:
+            self.start()
+        except BaseException:  # An interrupt, above all.
+            self.close()
+            raise
 
     @property
     def url(self) -> str:

@@ -2,10 +2,11 @@
 
 from tests.load.soak import client_trouble
 from tests.load.soak.base import silent
+from tests.load.soak.troubles import TROUBLES
 
 
 def test_a_client_answers_in_time_is_never_wrong_and_comes_back() -> None:
     summary = client_trouble.run(200, 0, silent)
     assert not summary.failures
-    troubles = {trouble.__name__ for trouble in client_trouble.TROUBLES} | {"frozen", "killed"}
+    troubles = {trouble.__name__ for trouble in TROUBLES} | {"frozen", "killed"}
     assert {name for name in troubles if summary.tried[name]} == troubles

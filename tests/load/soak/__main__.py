@@ -2,12 +2,12 @@
 
 import argparse
 import json
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from service.cli import console
+from service.cli.child import INTERRUPTED, signals_interrupt
 from tests.load.soak.base import Trial
 from tests.load.soak.runner import run_all, run_here
 from tests.load.soak.trials import TRIALS
@@ -17,7 +17,7 @@ _EXAMPLES = """examples:
   python -m tests.load.soak --scale 0.01                   a hundredth of each, at least 1
   python -m tests.load.soak --only simulation --count 1 --seed 17    repeat what seed 17 did
 
-exit status: 0 nothing was lost, wrong or late; 1 something was; 2 asked wrongly
+exit status: 0 nothing was lost, wrong or late; 1 something was; 2 asked wrongly; 130 it was stopped
 """
 
 
@@ -25,19 +25,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run what was asked for; returns the exit status."""
     options = _parser().parse_args(arguments)
     if options.here:
-        # Asked to stop, a trial takes down what it started.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-        trial = next(one for one in TRIALS if one.name == options.here)
-        options.results.write_text(json.dumps(run_here(trial, options.count, options.seed), indent=2) + "\n")
-        return 0
+        return _run_here(options)
     chosen = [trial for trial in TRIALS if not options.only or trial.name in options.only]
-    results = run_all(
-        [(trial, _count(trial, options)) for trial in chosen], options.seed, options.jobs, options.results
-    )
+    counts = [(trial, _count(trial, options)) for trial in chosen]
+    try:
+        results = run_all(counts, options.seed, options.jobs, options.results)
+    except KeyboardInterrupt:
+        console.warn("stopped before it was done")
+        return INTERRUPTED
     failed = [result["trial"] for result in results if result["failures"]]
     console.say(f"failed: {', '.join(failed)}" if failed else "nothing was lost")
     console.say(f"results: {options.results / 'soak.json'}")
     return 1 if failed else 0
+
+
+def _run_here(options: argparse.Namespace) -> int:
+    """One trial in this process. Asked to stop, it takes down what it started, once."""
+    trial = next(one for one in TRIALS if one.name == options.here)
+    try:
+        with signals_interrupt():
+            result = run_here(trial, options.count, options.seed)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    options.results.write_text(json.dumps(result, indent=2) + "\n")
+    return 0
 
 
 def _count(trial: Trial, options: argparse.Namespace) -> int:

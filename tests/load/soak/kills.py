@@ -23,7 +23,7 @@ from kvshelf_client.words import Provenance, RecordClass
 from service.cli.errors import CommandError
 from storage.clock import SystemClock
 from storage.ssd import SsdTier
-from tests.load.soak.base import Progress, Summary, Trial
+from tests.load.soak.base import Progress, Summary, Trial, so_far
 from tests.support.client import fetched, registered
 from tests.support.engine import BLOCK, PROFILE
 from tests.support.served import Served
@@ -230,7 +230,8 @@ def run(count: int, seed: int, progress: Progress) -> Summary:
         try:
             kills = Kills(served, seed)
             for number in range(count):
-                progress(number, f"{kills.summary.tried['stores acknowledged']} stores acknowledged")
+                words = f"{kills.summary.tried['stores acknowledged']} stores acknowledged"
+                progress(number, f"{words}; {so_far(kills.summary.failures)}")
                 kills.round(number)
             kills.finish()
         finally:

@@ -6,6 +6,7 @@ service's own (anonymous pages: without the index and the segments, which the ke
 
 import tempfile
 import threading
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -69,9 +70,10 @@ class _Memory:
 
 def run(count: int, seed: int, progress: Progress) -> Summary:
     """Replay for ``count`` seconds."""
-    with tempfile.TemporaryDirectory(prefix="kvshelf-load-") as name:
+    with tempfile.TemporaryDirectory(prefix="kvshelf-load-") as name, ExitStack() as closing:
         directory = Path(name)
         redis = RedisServer(maxmemory_bytes=POOL_BYTES, policy="volatile-ttl")
+        closing.callback(redis.close)
         served = Served(
             directory,
             "--redis-url",
@@ -81,12 +83,9 @@ def run(count: int, seed: int, progress: Progress) -> Summary:
             KVSHELF_POOL__TIMEOUT_SECONDS="10",
             KVSHELF_POOL__REQUEST_SECONDS="60",
         )
-        try:
-            served.start()
-            return _replay(served, trace_of(directory, seed), count, progress)
-        finally:
-            served.close()
-            redis.close()
+        closing.callback(served.close)
+        served.start()
+        return _replay(served, trace_of(directory, seed), count, progress)
 
 
 def _replay(served: Served, trace: Trace, count: int, progress: Progress) -> Summary:

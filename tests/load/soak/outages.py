@@ -10,7 +10,7 @@ from random import Random
 
 from storage.clock import SystemClock
 from tests.load.soak.account import Account, Conversation
-from tests.load.soak.base import Progress, Summary, Trial
+from tests.load.soak.base import Progress, Summary, Trial, so_far
 from tests.load.soak.engines import AwayError, LoadEngine, start
 from tests.load.soak.stage import Stage
 
@@ -191,13 +191,17 @@ class Faults:
         return Summary(self.account.tried, self.account.wrong, self.account.figures())
 
     def _look(self, conversation: Conversation) -> None:
-        """Whatever was acknowledged and not damaged by us must be there."""
+        """Whatever was acknowledged and not damaged by us must be there.
+
+        What is promised is known before: a damaged block that is missed may be stored again before the next line.
+        """
+        promised = self.account.promised(conversation)
         try:
             there = self._eye.look(conversation)
         except AwayError:
             self.account.is_wrong(f"the service cannot be asked for {conversation.name}")
             return
-        lost = [key for key in self.account.promised(conversation) if key not in there]
+        lost = [key for key in promised if key not in there]
         if lost:
             self.account.is_wrong(f"lost of {conversation.name}: {[key.hex()[:12] for key in lost]}")
 
@@ -211,7 +215,7 @@ def run(count: int, seed: int, progress: Progress) -> Summary:
             faults, started = Faults(stage, seed), clock.monotonic()
             try:
                 while (done := clock.monotonic() - started) < count:
-                    progress(round(done), f"last: {faults.outage()}; {len(faults.account.wrong)} failures")
+                    progress(round(done), f"last: {faults.outage()}; {so_far(faults.account.wrong)}")
             finally:
                 faults.end_load()
             return faults.finish(lambda words: progress(count, words))

@@ -2,20 +2,26 @@
 
 import faulthandler
 import json
+import signal
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from service.cli import console
+from service.cli.child import signals_interrupt
 from storage.clock import SystemClock
 from tests.load.soak.base import STALL_SECONDS, Summary, Trial
+from tests.load.soak.orphans import Orphans
 
 TELL_SECONDS = 15.0
 """How often a trial says how far it is."""
+STOP_SECONDS = 60.0
+"""How long a trial that is stopped has to take down what it started."""
+_POLL_SECONDS = 0.1
 
 Result = dict[str, Any]
 """One trial's result as JSON."""
@@ -52,33 +58,85 @@ def run_here(trial: Trial, count: int, seed: int) -> Result:
     }
 
 
+class _Running(NamedTuple):
+    """A trial under way in a process of its own."""
+
+    trial: Trial
+    number: int
+    process: subprocess.Popen[bytes]
+
+
 def run_all(counts: Sequence[tuple[Trial, int]], seed: int, jobs: int, results: Path) -> list[Result]:
     """Run each trial with its count in a process of its own, ``jobs`` at a time, the first ones first.
 
-    Every result is written to ``results/NAME.json`` as it comes, and all of them to ``results/soak.json``.
+    Every result is written to ``results/NAME.json`` as it comes; ``results/soak.json`` has the latest of each trial.
+    SIGINT, SIGTERM and SIGHUP stop all of them, and leave no process behind.
+
+    Raises:
+        KeyboardInterrupt: it was stopped.
     """
     results.mkdir(parents=True, exist_ok=True)
+    waiting, running, pause = list(counts), list[_Running](), threading.Event()
+    gathered: dict[str, Result] = {}
+    with Orphans() as orphans, signals_interrupt():
+        try:
+            while waiting or running:
+                while waiting and len(running) < jobs:
+                    running.append(_start(*waiting.pop(0), seed, results))
+                for one in [one for one in running if one.process.poll() is not None]:
+                    running.remove(one)
+                    left = orphans.end({other.process.pid for other in running})
+                    gathered[one.trial.name] = result = _result_of(one, seed, results, left)
+                    console.warn(text_of(result))
+                pause.wait(_POLL_SECONDS)
+        finally:
+            _stop(running)
+    return [gathered[trial.name] for trial, _ in counts]
 
-    def run(one: tuple[Trial, int]) -> Result:
-        result = _run_apart(*one, seed, results / f"{one[0].name}.json")
-        console.warn(text_of(result))
-        return result
 
-    with ThreadPoolExecutor(jobs) as pool:
-        gathered = list(pool.map(run, counts))
-    (results / "soak.json").write_text(json.dumps(gathered, indent=2) + "\n")
-    return gathered
-
-
-def _run_apart(trial: Trial, count: int, seed: int, path: Path) -> Result:
+def _start(trial: Trial, count: int, seed: int, results: Path) -> _Running:
+    """In a session of its own: a Ctrl-C is for the runner, which asks each trial once."""
     command = [sys.executable, "-m", "tests.load.soak", "--here", trial.name, "--count", str(count)]
+    path = _path(results, trial)
     path.unlink(missing_ok=True)
-    status = subprocess.run([*command, "--seed", str(seed), "--results", str(path)], check=False).returncode
+    command += ["--seed", str(seed), "--results", str(path)]
+    return _Running(trial, count, subprocess.Popen(command, start_new_session=True))
+
+
+def _stop(running: Sequence[_Running]) -> None:
+    for one in running:
+        one.process.send_signal(signal.SIGTERM)
+    for one in running:
+        try:
+            one.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            one.process.kill()
+            one.process.wait()
+
+
+def _path(results: Path, trial: Trial) -> Path:
+    return results / f"{trial.name}.json"
+
+
+def _result_of(one: _Running, seed: int, results: Path, left_processes: int) -> Result:
+    path = _path(results, one.trial)
     if path.exists():
         result: Result = json.loads(path.read_text())
-        return result
-    why = f"it ended with status {status} and no result: it hung, or was killed; see above"
-    return {"trial": trial.name, "count": count, "unit": trial.unit, "seed": seed, "failures": [why]}
+    else:
+        why = f"it ended with status {one.process.returncode} and no result: it hung, or was killed; see above"
+        result = {"trial": one.trial.name, "count": one.number, "unit": one.trial.unit, "seed": seed, "failures": [why]}
+    if left_processes:
+        result["failures"].append(f"it left {left_processes} processes behind")
+    path.write_text(json.dumps(result, indent=2) + "\n")
+    _gather(results)
+    return result
+
+
+def _gather(results: Path) -> None:
+    """The latest result of each trial in one file, those of runs with ``--only`` too."""
+    whole = results / "soak.json"
+    found = [json.loads(path.read_text()) for path in sorted(results.glob("*.json")) if path != whole]
+    whole.write_text(json.dumps(found, indent=2) + "\n")
 
 
 def text_of(result: Result) -> str:

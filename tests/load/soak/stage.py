@@ -4,7 +4,7 @@ import mmap
 import resource
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 
@@ -30,22 +30,25 @@ class Stage:
 
     def __init__(self, directory: Path, account: Account) -> None:
         self.account = account
-        self.redis = RedisServer()
-        self.admin: Redis = self.redis.client()
-        """A client that stays logged in whatever becomes of the password."""
-        self.proxy = Proxy(self.redis.port)
-        self.served = Served(directory, "--redis-url", self.proxy.url, KVSHELF_STORE__BUDGET_BYTES=str(BUDGET_BYTES))
-        self.served.start()
-        self.service = Service(
-            self.served.url, NAME, register(self.served.http, NAME, bytes_per_token=_BYTES_PER_TOKEN)
-        )
+        with ExitStack() as closing:  # What was started is taken down when the rest cannot be.
+            self.redis = RedisServer()
+            closing.callback(self.redis.close)
+            self.admin: Redis = self.redis.client()
+            """A client that stays logged in whatever becomes of the password."""
+            closing.callback(self.admin.close)
+            self.proxy = Proxy(self.redis.port)
+            closing.callback(self.proxy.close)
+            budget = str(BUDGET_BYTES)
+            self.served = Served(directory, "--redis-url", self.proxy.url, KVSHELF_STORE__BUDGET_BYTES=budget)
+            closing.callback(self.served.close)
+            self.served.start()
+            sizes = register(self.served.http, NAME, bytes_per_token=_BYTES_PER_TOKEN)
+            self.service = Service(self.served.url, NAME, sizes)
+            self._closing = closing.pop_all()
 
     def close(self) -> None:
         """Stop all of it."""
-        self.served.close()
-        self.proxy.close()
-        self.admin.close()
-        self.redis.close()
+        self._closing.close()
 
     def start_redis(self) -> None:
         """Start Redis again, empty."""
