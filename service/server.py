@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import structlog
 import uvicorn
@@ -18,7 +19,6 @@ from fastapi import FastAPI
 from service.access.hosts import is_loopback
 from service.erasure.eraser import Eraser
 from service.faces.context import Context
-from service.grpc.face import GrpcFace, grpc_face
 from service.local.server import LocalServer
 from service.notify import READY, STOPPING, notify
 from service.rest.app import create_app
@@ -28,6 +28,9 @@ from service.shelf.assemble import open_service
 from service.shelf.upkeep import Upkeep
 from service.tls import ServerTls
 from storage.clock import Clock
+
+if TYPE_CHECKING:
+    from service.grpc.face import GrpcFace
 
 KEEP_ALIVE_SECONDS = 75
 """How long an idle connection stays open: longer than the pause between two turns of most sessions."""
@@ -58,7 +61,7 @@ class _Server(uvicorn.Server):
         clock: Clock,
         *,
         drain_seconds: float,
-        grpc: GrpcFace | None,
+        grpc: "GrpcFace | None",
         on_ready: Callable[[], None],
         stop_asked: threading.Event,
     ) -> None:
@@ -167,6 +170,15 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
             stop_asked=stop_asked,
         ).run([listener])
     _LOG.info("stopped")
+
+
+def grpc_face(context: Context, tls: ServerTls | None) -> "GrpcFace | None":
+    """The gRPC face, not started yet; None where the settings have no port for it."""
+    if context.parts.settings.grpc.port is None:
+        return None
+    from service.grpc.face import GrpcFace  # takes a while, and is not used by most
+
+    return GrpcFace(context, tls)
 
 
 def _warn_of_plain_tokens(settings: Settings) -> None:

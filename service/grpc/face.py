@@ -74,11 +74,6 @@ class GrpcFace:
             await self._server.stop(grace_seconds)
 
 
-def grpc_face(context: Context, tls: ServerTls | None) -> GrpcFace | None:
-    """The gRPC face, not started yet; None where the settings have no port for it."""
-    return None if context.parts.settings.grpc.port is None else GrpcFace(context, tls)
-
-
 def _credentials(tls: ServerTls) -> grpc.ServerCredentials:
     """The certificate in force, asked for at each hand-shake. A renewed one is taken over as it is on REST."""
     given = tls.files

@@ -22,9 +22,9 @@ from service.faces.problems import RETRY_SECONDS, STOPPING, ProblemError, proble
 from service.faces.tokens import bearer_token
 from service.grpc.call import Call, Verb
 from service.grpc.problems import DETAILS_KEY, MAX_DETAIL_CHARACTERS, code_of, details_of
+from service.grpc.tracing import traced_call
 from service.grpc.verbs.table import VERBS
 from service.request_ids import begin_request_id
-from service.tracing.faces import traced_call
 
 _GONE = (grpc.aio.InternalError, grpc.aio.UsageError)
 """What a call of gRPC raises when the other side has ended it, and this task has yet to hear of it."""

@@ -15,8 +15,6 @@ from service.settings import SHARED_SHELF, Settings
 from storage.base import Tier, TierObserver
 from storage.breaker import BreakerTier
 from storage.clock import Clock
-from storage.dram import RedisTier
-from storage.dram.place import PoolKind, pool_place
 from storage.memory import MemoryTier
 from storage.routed import RoutedTier
 from storage.ssd import SsdTier, WhenFull
@@ -118,6 +116,9 @@ class Shelves:
         self, secret: SecretStr, name: str, *, ttl_seconds: float, prefix: str, budgets: Mapping[str, int] | None = None
     ) -> BreakerTier:
         """Records behind whatever speaks Redis at a URL, with a breaker before it."""
+        from storage.dram import RedisTier  # takes a while, and is not used by a service with a pool of its own
+        from storage.dram.place import PoolKind, pool_place
+
         url = secret.get_secret_value()
         tier = RedisTier(
             url=url,

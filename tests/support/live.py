@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import uvicorn
 
 from service.faces.context import Context
-from service.grpc.face import GrpcFace, grpc_face
+from service.grpc.face import GrpcFace
 from service.local.server import LocalServer
 from service.rest.app import create_app
-from service.server import bind, config_of, url_of
+from service.server import bind, config_of, grpc_face, url_of
 from service.shelf.parts import Parts
 from service.tls import ServerTls
 
