@@ -200,6 +200,7 @@ def _replay(replayer: Replayer, trace: Trace, options: ReplayOptions, clock: Clo
     seen_tokens = 0
 
     def on_progress(request: TraceRequest) -> None:
+        """Say how far it is: by the time it is given, by the clock of the trace, or else by tokens."""
         nonlocal seen_tokens
         seen_tokens += request.input_tokens
         done = seen_tokens / all_tokens

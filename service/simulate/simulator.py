@@ -73,6 +73,10 @@ class _Simulator:
         return plan
 
     def result(self) -> SimulationResult:
+        """What came of the requests run so far.
+
+        Bytes stored, refused and evicted are of payloads; all others are as the tiers lay them out, padding included.
+        """
         layout, result = self._layout, self._result
         disk, pool = self._disk.counts, self._pool.counts
         record_bytes = padded_bytes(layout.block_bytes)

@@ -38,6 +38,7 @@ class _Reader:
         self._first_chats: dict[int, int] = {}
 
     def read_line(self, line: bytes) -> list[TraceRequest]:
+        """The requests of one line, their times in seconds; raises LineError where it is none of this format."""
         request = decode_line(_decoder, line)
         runs = cut_runs(runs_of(request.hash_ids), request.input_length // BLOCK_TOKENS)
         first = request.chat_id

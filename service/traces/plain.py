@@ -53,6 +53,7 @@ class _Reader:
         self._known: dict[Run, Run] = {}
 
     def read_line(self, line: bytes) -> list[TraceRequest]:
+        """The requests of one line, their times in seconds; raises LineError where it is none of this format."""
         request = decode_line(_decoder, line)
         if self._has_own_ids and request.session is None:
             raise LineError("no session, but the ids are each session's own")

@@ -87,6 +87,7 @@ def _ended(call: Any) -> "asyncio.Future[Any]":
     ended: asyncio.Future[Any] = loop.create_future()
 
     def settle() -> None:
+        """Let the future have what the call came to: its answer, its error, or that its client was closed."""
         if call.cancelled():
             ended.set_exception(UnreachableError("the client was closed"))
         elif call.exception() is not None:

@@ -198,6 +198,7 @@ _ENCODERS: dict[type, Callable[[Any], GrpcRequest]] = {
 
 def _sent(verb: str, message: Message, answer: type[Message], read: Callable[[Any], Any]) -> GrpcRequest:
     def decode(encoded: bytes) -> Any:
+        """The answer that an encoded message is; raises AnswerError when it is no such message."""
         try:
             decoded = answer.FromString(encoded)
         except DecodeError as error:

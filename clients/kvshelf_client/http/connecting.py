@@ -86,6 +86,7 @@ def _resolve(address: Address, deadline: Deadline) -> Steps[list[tuple[int, int,
     errors: list[OSError] = []
 
     def look_up() -> None:
+        """Ask the system, however long it takes; closing the socket tells who still waits for it."""
         with theirs:
             try:
                 found.extend(_look_up(address, 0))
