@@ -23,6 +23,7 @@ from service.local.server import LocalServer
 from service.notify import READY, STOPPING, notify
 from service.rest.app import create_app
 from service.rest.protocol import BoundedHttpProtocol
+from service.runtime import tune
 from service.settings import Settings
 from service.shelf.assemble import open_service
 from service.shelf.upkeep import Upkeep
@@ -153,6 +154,7 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
             context.local = LocalServer(parts)
             stack.callback(context.local.close)
         grpc = grpc_face(context, tls)
+        tune()
 
         def ready() -> None:
             url, grpc_url = url_of(listener, is_encrypted=settings.tls.is_on), grpc.url if grpc else None

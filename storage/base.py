@@ -178,7 +178,10 @@ class TierObserver(Protocol):
         ...
 
     def moved(self, tier: str, operation: str, payload_bytes: int) -> None:
-        """Payload bytes went to or from the medium: operation ``read`` | ``write`` | ``carry``."""
+        """Payload bytes went to or from the medium: operation ``read`` | ``write`` | ``carry``.
+
+        With ``memory`` they were to be read, and were in memory.
+        """
         ...
 
     def fault(self, tier: str, kind: str) -> None:
@@ -225,6 +228,9 @@ class Hold(ABC):
     @abstractmethod
     def read(self, start: int, end: int) -> list[Loaded | Miss]:
         """Read and verify the payloads of ``entries[start:end]``. An entry that was a miss is that miss again."""
+
+    def expect(self, start: int, end: int) -> None:  # noqa: B027 - a tier that has nothing to prepare does nothing
+        """Say that ``entries[start:end]`` will be read next. Does not wait; a tier may begin to read them."""
 
     @abstractmethod
     def keep(self, start: int, end: int) -> None:
@@ -279,6 +285,13 @@ class Tier(ABC):
         With ``durable`` a tier that can be durable (see :attr:`is_durable`) has synced all that it acknowledges
         before it returns. The same id twice in one call: the second is judged after the first.
         """
+
+    def allocate(self, length_bytes: int) -> memoryview:
+        """Memory for a payload that is to be written to this tier: the tier's own kind, which saves it a copy.
+
+        Fill it, hand it to :meth:`write` whole, and do not change it after that.
+        """
+        return memoryview(bytearray(length_bytes))
 
     @abstractmethod
     def touch(self, ids: Sequence[RecordId]) -> int:

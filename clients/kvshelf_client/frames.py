@@ -21,8 +21,9 @@ A frame that turned into a miss keeps its announced length, filled with zeros, s
 its first byte is sent.
 """
 
+import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -35,7 +36,7 @@ MEDIA_TYPE = "application/vnd.kvshelf.frames.v1"
 WIRE_VERSION = 1
 HEADER_BYTES = 80
 KEY_BYTES = 32
-PROMISED_BYTES = 1 << 20
+PROMISED_BYTES = 2 << 20
 """The most memory an assembler takes on a header's word; a longer payload takes memory as it arrives."""
 
 _MAGIC = b"KVSF"
@@ -73,6 +74,13 @@ class Frame(NamedTuple):
     payload: bytearray
 
 
+class Arrival(NamedTuple):
+    """A whole frame as it was put together. ``payload`` belongs to the receiver."""
+
+    header: FrameHeader
+    payload: memoryview
+
+
 def checksum_of(payload: bytes | bytearray | memoryview) -> int:
     """The payload checksum of the wire and of the disk: xxh3_64, seed 0, as an unsigned 64-bit integer."""
     return xxhash.xxh3_64_intdigest(payload)
@@ -101,25 +109,31 @@ def pack_header(header: FrameHeader) -> bytes:
     """Encode a header to its 80 bytes; raises ValueError as :func:`check_header`."""
     if type(header.key) is not bytes or len(header.key) != KEY_BYTES or header.provenance is None:
         check_header(header)
+    kind, key, length, checksum, provenance, shard, end_tokens, generation, miss = header
+    code = miss.code if miss else 0
     try:
-        fields = _FIELDS.pack(
-            _MAGIC,
-            WIRE_VERSION,
-            header.kind,
-            header.provenance or 0,
-            header.miss.code if header.miss else 0,
-            header.shard,
-            0,
-            header.end_tokens,
-            header.length_bytes,
-            header.generation,
-            bytes(header.key),
-            header.checksum,
-        )
+        return pack_fields(kind, bytes(key), length, checksum, provenance or 0, shard, end_tokens, generation, code)
     except struct.error:
         check_header(header)
         raise
-    return fields + _HEADER_CHECKSUM.pack(checksum_of(fields))
+
+
+def pack_fields(
+    kind: int,
+    key: bytes,
+    length_bytes: int,
+    checksum: int,
+    provenance: int,
+    shard: int,
+    end_tokens: int,
+    generation: int,
+    miss: int = 0,
+) -> bytes:
+    """Encode a header whose fields are known to be good; raises struct.error where one is out of range."""
+    fields = _FIELDS.pack(
+        _MAGIC, WIRE_VERSION, kind, provenance, miss, shard, 0, end_tokens, length_bytes, generation, key, checksum
+    )
+    return fields + _HEADER_CHECKSUM.pack(xxhash.xxh3_64_intdigest(fields))
 
 
 def unpack_header(data: bytes | bytearray | memoryview) -> FrameHeader:
@@ -159,68 +173,67 @@ def unpack_header(data: bytes | bytearray | memoryview) -> FrameHeader:
 
 
 class FrameAssembler:
-    """Put frames together from chunks of any size, as they arrive.
+    """Put frames together from pieces of any size, as they arrive.
 
-    Memory follows what was received: a payload of up to ``PROMISED_BYTES`` gets its buffer at once, a longer one grows.
+    Pieces are fed, or they are received straight into where they belong: into :meth:`room`, of which then so much is
+    :meth:`filled`. A payload never takes more memory than has arrived of it, up to ``PROMISED_BYTES``.
 
     Args:
         max_payload_bytes: a header that announces more is refused before a byte of memory is taken for it.
+        allocate: gives the memory for a payload that is no longer than ``PROMISED_BYTES``.
     """
 
-    def __init__(self, max_payload_bytes: int) -> None:
+    def __init__(
+        self,
+        max_payload_bytes: int,
+        allocate: Callable[[FrameHeader], memoryview] = lambda header: memoryview(bytearray(header.length_bytes)),
+    ) -> None:
         self._max_payload_bytes = max_payload_bytes
-        self._head = bytearray()
+        self._allocate = allocate
+        self._head = memoryview(bytearray(HEADER_BYTES))
         self._header: FrameHeader | None = None
-        self._payload = bytearray()
-        self._filled = 0
+        self._rest = self._head
+        """Where the next byte goes: of the header, or of the payload of ``_header``."""
+        self._payload = self._rest[:0]
 
     @property
     def at_boundary(self) -> bool:
         """True when no frame is half assembled: the only place where a stream may end."""
-        return self._header is None and not self._head
+        return self._header is None and len(self._rest) == HEADER_BYTES
 
-    def feed(self, chunk: bytes | memoryview) -> Iterator[Frame]:
+    def feed(self, chunk: bytes | memoryview) -> Iterator[Arrival]:
         """Take a chunk and yield each frame it completes.
 
         Raises:
             FrameError: a header is invalid or announces more than ``max_payload_bytes``.
         """
         rest = memoryview(chunk)
-        while rest or self._is_complete():
-            rest = self._feed_header(rest) if self._header is None else self._feed_payload(rest)
-            if self._is_complete():
-                yield self._take()
+        while rest:
+            part, rest = rest[: len(self._rest)], rest[len(self._rest) :]
+            self._rest[: len(part)] = part
+            yield from self.filled(len(part))
 
-    def _is_complete(self) -> bool:
-        return self._header is not None and self._filled == self._header.length_bytes
+    def room(self) -> list[memoryview]:
+        """Where the next bytes go, in order: there are some, and they end where it is not known yet what comes next."""
+        return [self._rest] if self._header is None else [self._rest, self._head]
 
-    def _feed_header(self, rest: memoryview) -> memoryview:
-        missing = HEADER_BYTES - len(self._head)
-        self._head += rest[:missing]
-        if len(self._head) == HEADER_BYTES:
-            header = unpack_header(self._head)
-            if header.length_bytes > self._max_payload_bytes:
-                raise FrameError(f"a payload of {header.length_bytes} bytes is over {self._max_payload_bytes} bytes")
-            self._header, self._filled = header, 0
-            self._payload = bytearray(header.length_bytes if header.length_bytes <= PROMISED_BYTES else 0)
-            self._head.clear()
-        return rest[missing:]
+    def filled(self, count: int) -> Iterator[Arrival]:
+        """So many bytes have been put into :meth:`room`: yield each frame that is whole now. Raises as :meth:`feed`."""
+        while count:
+            step = min(count, len(self._rest))
+            self._rest = self._rest[step:]
+            count -= step
+            if not self._rest and self._header is None:
+                self._begin(unpack_header(self._head))
+            if not self._rest and self._header is not None:
+                frame = Arrival(self._header, self._payload)
+                self._header, self._rest = None, self._head
+                yield frame
 
-    def _feed_payload(self, rest: memoryview) -> memoryview:
-        length = self._header.length_bytes if self._header is not None else 0
-        part = rest[: length - self._filled]
-        if length <= PROMISED_BYTES:
-            memoryview(self._payload)[self._filled : self._filled + len(part)] = (
-                part  # A bytearray would copy it twice.
-            )
-        else:
-            self._payload += part  # Grows by an eighth at a time, and the allocator moves pages, not bytes.
-        self._filled += len(part)
-        return rest[len(part) :]
-
-    def _take(self) -> Frame:
-        if self._header is None:
-            raise FrameError("no frame is complete")
-        frame = Frame(self._header, self._payload)
-        self._header, self._payload, self._filled = None, bytearray(), 0
-        return frame
+    def _begin(self, header: FrameHeader) -> None:
+        length = header.length_bytes
+        if length > self._max_payload_bytes:
+            raise FrameError(f"a payload of {length} bytes is over {self._max_payload_bytes} bytes")
+        # Fresh pages are given by the system as they are written to.
+        self._payload = self._allocate(header) if length <= PROMISED_BYTES else memoryview(mmap.mmap(-1, length))
+        self._header, self._rest = header, self._payload

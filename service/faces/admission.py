@@ -36,6 +36,10 @@ class Allowance:
             return 429
         return 503 if self._taken + amount > self._most else None
 
+    def room(self, source: str) -> int:
+        """How much more the source may take."""
+        return min(self._most - self._taken, self._most_of_one - self._by_source.get(source, 0))
+
     def is_scarce(self, source: str) -> bool:
         """Whether more than half is taken, of all or of the source's share."""
         return 2 * self._taken > self._most or 2 * self._by_source.get(source, 0) > self._most_of_one
@@ -102,6 +106,12 @@ class Admission:
             raise ProblemError(self._bytes.lacks(source, size_bytes) or 503, detail) from None
         self._bytes.take(source, size_bytes)
 
+    async def hold_some(self, source: str, most_bytes: int) -> int:
+        """Count bytes that are about to be read, as many as there is room for; returns how many. Else as :meth:`hold`."""
+        size_bytes = max(1, min(most_bytes, self._bytes.room(source)))
+        await self.hold(source, size_bytes)
+        return size_bytes
+
     def release(self, source: str, size_bytes: int) -> None:
         """Bytes of a body are done with."""
         if size_bytes:
@@ -127,6 +137,12 @@ class Admitted:
         """Count bytes that arrived; see :meth:`Admission.hold`."""
         await self._admission.hold(self._source, size_bytes)
         self._bytes += size_bytes
+
+    async def hold_some(self, most_bytes: int) -> int:
+        """Count bytes that are about to be read; see :meth:`Admission.hold_some`. Give back what did not come."""
+        size_bytes = await self._admission.hold_some(self._source, most_bytes)
+        self._bytes += size_bytes
+        return size_bytes
 
     def release(self, size_bytes: int) -> None:
         """Bytes that arrived are done with; those that are not by the end are then."""

@@ -15,6 +15,9 @@ from storage.patience import Patience, begin_work, patience_in_force, waiting_wi
 P = ParamSpec("P")
 T = TypeVar("T")
 
+BULK_THREADS = 8
+"""Threads that move bulk: more would only wait for the same cores, sockets and disk."""
+
 
 class Context:
     """The parts of the service, and a bounded pool of threads: nothing that can block runs on the event loop.
@@ -32,6 +35,11 @@ class Context:
         self.under_way = 0
         self.history = History(parts)
         self.admission = Admission(parts.settings.limits, parts.metrics)
+        self._movers = ThreadPoolExecutor(BULK_THREADS, thread_name_prefix="kvshelf-bulk")
+        self.stores_under_way = 0
+        """Of all faces: they share what may be in memory on its way in."""
+        self.stalled_bytes = 0
+        """What is kept in memory for clients that do not take it at the moment."""
 
     def begin_request(self) -> None:
         """The patience of this task's request begins here, for all it does in worker threads."""
@@ -49,6 +57,10 @@ class Context:
         run = contextvars.copy_context().run
         return await asyncio.get_running_loop().run_in_executor(self._threads, run, work)
 
+    async def run_bulk(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
+        """Call a function that moves bulk in a thread of its own kind, so that it keeps no small request waiting."""
+        return await asyncio.get_running_loop().run_in_executor(self._movers, lambda: call(*arguments, **keywords))
+
     def begin(self, call: Callable[P, object], *arguments: P.args, **keywords: P.kwargs) -> None:
         """Have a blocking function called in a worker thread, whose result nobody waits for."""
         self._threads.submit(contextvars.copy_context().run, lambda: call(*arguments, **keywords))
@@ -56,3 +68,4 @@ class Context:
     def close(self) -> None:
         """Wait for the work under way and let the threads go."""
         self._threads.shutdown(wait=True)
+        self._movers.shutdown(wait=True)

@@ -1,9 +1,11 @@
-"""Take a stream of frames in, in batches, as it arrives."""
+"""Take a stream of frames in, in batches, as it arrives: one batch is kept while the next one comes."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Protocol
 
 from kvshelf_client.errors import FrameError, HeaderChecksumError
-from kvshelf_client.frames import HEADER_BYTES, Frame, FrameAssembler, FrameKind
+from kvshelf_client.frames import HEADER_BYTES, Arrival, FrameAssembler, FrameHeader, FrameKind
 from kvshelf_client.words import MissReason
 from service.faces.admission import Admitted
 from service.faces.answers import outcome_document
@@ -14,73 +16,179 @@ from service.shelf.storing import Outcome, Upload, store
 SLACK_BYTES = 64 << 10
 """A payload that is so much too large is still read and refused by itself; beyond that the stream is not worth it."""
 BATCH_RECORDS = 64
-BATCH_BYTES = 16 << 20
+BATCH_BYTES = 8 << 20
 """A batch is one commit: larger ones sync less often, smaller ones hold less memory.
 
-Where bytes are scarce, each whole frame is one, so that nobody waits for room while holding what could be written.
+Where bytes are scarce, whole frames are one at once, so that nobody waits for room while holding what could be written.
 """
+INTAKE_BYTES = 128 << 20
+"""What all stores under way together may have in memory. Each has a fair share of it, one record at least."""
 
 
-async def store_stream(
-    context: Context, admitted: Admitted, upload: Upload, chunks: AsyncIterator[bytes | memoryview]
-) -> list[Outcome]:
+class Intake:
+    """The frames of one store, as far as they have come.
+
+    Args:
+        context: has the tiers, and the count of stores under way.
+        upload: whose namespace bounds a payload.
+    """
+
+    def __init__(self, context: Context, upload: Upload) -> None:
+        namespace = upload.namespace
+        self._context = context
+        self._most = context.parts.settings.limits.max_store_records
+        largest = max(namespace.shard_block_bytes, namespace.shard_snapshot_bytes) + SLACK_BYTES
+        self._assembler = FrameAssembler(largest, self._allocate)
+        self._arrived: list[Arrival] = []
+        self._arrived_bytes = 0
+        self.count = 0
+        """Whole frames so far."""
+
+    @property
+    def is_full(self) -> bool:
+        """Whether what has arrived is a batch."""
+        return len(self._arrived) >= BATCH_RECORDS or self._arrived_bytes >= self.batch_bytes
+
+    @property
+    def batch_bytes(self) -> int:
+        """How many bytes are a batch: less, the more stores are under way."""
+        return min(BATCH_BYTES, INTAKE_BYTES // (2 * max(1, self._context.stores_under_way)))
+
+    def take(self, *, in_full: bool) -> list[Arrival]:
+        """A batch of what has arrived, or less where it is to be taken ``in_full``; nothing while there is none."""
+        if not (self.is_full or in_full):
+            return []
+        taken, self._arrived = self._arrived[:BATCH_RECORDS], self._arrived[BATCH_RECORDS:]
+        self._arrived_bytes -= sum(len(arrival.payload) for arrival in taken)
+        return taken
+
+    def room(self) -> list[memoryview]:
+        """Where the next bytes go. See :meth:`FrameAssembler.room`."""
+        return self._assembler.room()
+
+    def filled(self, count: int) -> None:
+        """So many bytes are in :meth:`room`.
+
+        Raises:
+            FrameError: they are not what may come here. What was whole before them has arrived.
+            ProblemError: there are more frames than a store may have.
+        """
+        for arrival in self._assembler.filled(count):
+            self._add(arrival)
+
+    def feed(self, chunk: bytes | memoryview) -> None:
+        """Take bytes that are somewhere else. Raises as :meth:`filled`."""
+        for arrival in self._assembler.feed(chunk):
+            self._add(arrival)
+
+    def end(self) -> None:
+        """No more bytes come. Raises FrameError when there must be more."""
+        if not self._assembler.at_boundary:
+            raise FrameError("the body ends inside a frame")
+
+    def _add(self, arrival: Arrival) -> None:
+        if self.count == self._most:
+            raise ProblemError(413, f"a store takes at most {self._most} records; send the rest in another")
+        if arrival.header.kind is FrameKind.FALLBACK:
+            raise FrameError("only blocks and snapshots can be stored")
+        if arrival.header.miss is not None:
+            raise FrameError("a frame that is marked as a miss holds nothing to store")
+        self.count += 1
+        self._arrived.append(arrival)
+        self._arrived_bytes += len(arrival.payload)
+
+    def _allocate(self, header: FrameHeader) -> memoryview:
+        parts = self._context.parts
+        tier = parts.blocks if header.kind is FrameKind.BLOCK else parts.snapshots
+        return tier.allocate(header.length_bytes)
+
+
+class Supply(Protocol):
+    """Where the bytes of a store come from."""
+
+    async def fill(self, intake: Intake) -> bool:
+        """Let bytes in, until it is full or more would have to be waited for; False at their end.
+
+        Raises:
+            FrameError, ProblemError: see :meth:`Intake.filled`.
+        """
+        ...
+
+
+class Chunks:
+    """Bytes that somebody else has received already.
+
+    Args:
+        chunks: pieces of any size.
+    """
+
+    def __init__(self, chunks: AsyncIterator[bytes | memoryview]) -> None:
+        self._chunks = chunks
+
+    async def fill(self, intake: Intake) -> bool:
+        """See :meth:`Supply.fill`."""
+        chunk = await anext(self._chunks, None)
+        if chunk is not None:
+            intake.feed(chunk)
+        return chunk is not None
+
+
+async def store_stream(context: Context, admitted: Admitted, upload: Upload, supply: Supply) -> list[Outcome]:
     """Store the frames of a stream that is cut anywhere; one outcome a record, in order.
 
-    ``admitted`` has counted the bytes of the chunks; those of whole frames are given back as they are stored.
+    ``admitted`` has counted the bytes that come; those of whole frames are given back as they are stored.
 
     Raises:
         ProblemError: the stream is malformed or too long. What was whole before that is kept, and ``outcomes`` among
             its extra members says what became of it.
     """
-    namespace = upload.namespace
-    assembler = FrameAssembler(max(namespace.shard_block_bytes, namespace.shard_snapshot_bytes) + SLACK_BYTES)
-    outcomes: list[Outcome] = []
+    intake, keeping, outcomes = Intake(context, upload), _Keeping(context, admitted, upload), list[Outcome]()
+    context.stores_under_way += 1
+    problem: ProblemError | None = None
     try:
-        async for batch in _batches(chunks, assembler, admitted, context.parts.settings.limits.max_store_records):
-            frames = [(frame.header, frame.payload) for frame in batch]
-            outcomes += await context.run(store, context.parts, upload, frames)
-            admitted.release(sum(HEADER_BYTES + len(frame.payload) for frame in batch))
-    except ProblemError as error:
-        error.extra["outcomes"] = [outcome_document(outcome) for outcome in outcomes]
-        raise
+        is_open = True
+        while is_open:
+            try:
+                is_open = await supply.fill(intake)
+                if not is_open:
+                    intake.end()
+            except FrameError as error:
+                problem, is_open = _malformed(intake.count, error), False
+            except ProblemError as error:
+                problem, is_open = error, False
+            while batch := intake.take(in_full=not is_open or admitted.should_hurry):
+                outcomes += await keeping.begin(batch)
+    finally:
+        context.stores_under_way -= 1
+        outcomes += await keeping.begin([])
+    if problem is not None:
+        problem.extra["outcomes"] = [outcome_document(outcome) for outcome in outcomes]
+        raise problem
     return outcomes
 
 
-async def _batches(
-    chunks: AsyncIterator[bytes | memoryview], assembler: FrameAssembler, admitted: Admitted, most: int
-) -> AsyncIterator[list[Frame]]:
-    """Whole batches as they arrive. A malformed stream yields what was whole, then raises a 400."""
-    batch: list[Frame] = []
-    count = size = 0
-    problem: ProblemError | None = None
-    try:
-        async for chunk in chunks:
-            for frame in assembler.feed(chunk):
-                if count == most:
-                    raise ProblemError(413, f"a store takes at most {most} records; send the rest in another")
-                _check_kind(frame)
-                count += 1
-                batch.append(frame)
-                size += len(frame.payload)
-                if len(batch) >= BATCH_RECORDS or size >= BATCH_BYTES or admitted.should_hurry:
-                    yield batch
-                    batch, size = [], 0
-        if not assembler.at_boundary:
-            raise FrameError("the body ends inside a frame")
-    except FrameError as error:
-        detail = f"after {count} records, whose outcomes are here too: {error}"
-        reason = {"reason": MissReason.CORRUPT.value} if isinstance(error, HeaderChecksumError) else {}
-        problem = ProblemError(400, detail, field="frames", extra=reason)
-    except ProblemError as error:
-        problem = error
-    if batch:
-        yield batch
-    if problem is not None:
-        raise problem
+class _Keeping:
+    """The batch that is being kept: one at a time, in order."""
+
+    def __init__(self, context: Context, admitted: Admitted, upload: Upload) -> None:
+        self._context, self._admitted, self._upload = context, admitted, upload
+        self._under_way: asyncio.Task[list[Outcome]] | None = None
+
+    async def begin(self, batch: list[Arrival]) -> list[Outcome]:
+        """Wait for the batch before this one, whose outcomes these are, then begin to keep this one, if it is any."""
+        outcomes = await self._under_way if self._under_way is not None else []
+        self._under_way = None
+        if batch:
+            self._under_way = asyncio.create_task(self._keep(batch))
+        return outcomes
+
+    async def _keep(self, batch: list[Arrival]) -> list[Outcome]:
+        outcomes = await self._context.run(store, self._context.parts, self._upload, batch)
+        self._admitted.release(sum(HEADER_BYTES + len(arrival.payload) for arrival in batch))
+        return outcomes
 
 
-def _check_kind(frame: Frame) -> None:
-    if frame.header.kind is FrameKind.FALLBACK:
-        raise FrameError("only blocks and snapshots can be stored")
-    if frame.header.miss is not None:
-        raise FrameError("a frame that is marked as a miss holds nothing to store")
+def _malformed(count: int, error: FrameError) -> ProblemError:
+    detail = f"after {count} records, whose outcomes are here too: {error}"
+    reason = {"reason": MissReason.CORRUPT.value} if isinstance(error, HeaderChecksumError) else {}
+    return ProblemError(400, detail, field="frames", extra=reason)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 from kvshelf_client.frames import KEY_BYTES
 from kvshelf_client.hashing import bind_hashes, block_keys
@@ -92,7 +93,7 @@ class Namespace:
             raise NamespaceError("shard", f"must be from 0 to {self.spec.shards - 1}, got {shard}")
         _check_lengths("key", block_keys)
         prefix = self.namespace_id
-        return [RecordId(prefix + key[:KEPT_KEY_BYTES], shard) for key in block_keys]
+        return list(map(RecordId, [prefix + key[:KEPT_KEY_BYTES] for key in block_keys], repeat(shard)))
 
 
 def make_namespace(name: str, spec: NamespaceSpec) -> Namespace:

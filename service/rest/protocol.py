@@ -5,6 +5,7 @@ are. What is no HTTP gets a problem document too.
 import asyncio
 from typing import Any, Final
 
+import httptools
 import msgspec
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -15,6 +16,7 @@ from service.faces.problems import RETRY_SECONDS, ProblemError, problem_document
 from service.request_ids import request_id_of
 from service.rest.problems import MEDIA_TYPE
 from service.rest.request_ids import HEADER_NAME, sent_id
+from service.rest.wire import EXTENSION, Inlet, Outlet, Wire, offer
 
 MAX_HEAD_BYTES = 64 << 10
 """Request line and header fields together. The parser keeps a head in memory until it is whole."""
@@ -53,7 +55,12 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._source: str | None = None
         self._watch: asyncio.TimerHandle | None = None
         self._owed: tuple[object, ...] | None = None
-        self._head_bytes = self._body_bytes = self._unwanted_bytes = 0
+        self._head_bytes = self._unwanted_bytes = 0
+        self.body_bytes = 0
+        """How much of the current request's body went through the parser."""
+        self._wire: Wire | None = None
+        self.taken: Outlet | Inlet | None = None
+        """What a request has taken of the connection, see :mod:`service.rest.wire`."""
         self._messages = self._times_resumed = 0
         self._in_head = True
         self._refused = False
@@ -93,9 +100,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A new head begins."""
         self._in_head, self._head_bytes = True, 1  # Begun, however it came.
-        self._body_bytes = self._unwanted_bytes = 0
+        self.body_bytes = self._unwanted_bytes = 0
         self._messages += 1
         super().on_message_begin()
+        self._wire = offer(self)
+        self.scope["extensions"] = {EXTENSION: self._wire} if self._wire else {}  # type: ignore[dict-item]
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header field. Those behind a chunked body are counted and dropped: nobody asks for them."""
@@ -114,12 +123,14 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._refuse(431, f"the request's head is over the limit of {MAX_HEAD_BYTES} bytes")
             return
         super().on_headers_complete()
+        if self._wire is not None:
+            self._wire.cycle = self.cycle
 
     def on_body(self, body: bytes) -> None:
         """A part of the body; nobody wants that of a refused request, and not without end that of an answered one."""
         if self._refused:
             return
-        self._body_bytes += len(body)
+        self.body_bytes += len(body)
         if self.cycle.response_complete:
             self._unwanted_bytes += len(body)
             if self._unwanted_bytes > MAX_UNWANTED_BYTES:
@@ -148,6 +159,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """The client has read most of what waited for it."""
         self._times_resumed += 1
         super().resume_writing()
+    def end_of_body(self) -> None:
+        """The rest of the body was read past the parser, which so never sees its end: the next head gets a new one."""
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self._in_head, self._head_bytes = True, 0
+        self.cycle.more_body = False
+        self.cycle.message_event.set()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the parser has nothing to say that helps.
         """What cannot be parsed is answered, and the connection closed."""
@@ -165,17 +183,22 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     def _owes(self) -> tuple[object, ...] | None:
         """What the client has to do, with a number that changes as it does it; None while it owes nothing."""
         least_bytes = int(MIN_BYTES_PER_SECOND * self._stall_seconds)
+        if self.taken is not None:
+            moved_bytes = self.taken.awaited_bytes
+            return None if moved_bytes is None else ("taken", self._messages, moved_bytes // least_bytes)
         unread_bytes = self.transport.get_write_buffer_size()
         if unread_bytes:
             return "answer", self._times_resumed, unread_bytes // least_bytes
         if self._in_head:
             return ("head", self._messages) if self._head_bytes else None
         # While the service itself does not read, the client owes nothing.
-        return None if self.flow.read_paused else ("body", self._messages, self._body_bytes // least_bytes)
+        return None if self.flow.read_paused else ("body", self._messages, self.body_bytes // least_bytes)
 
     def _cut_off(self) -> None:
+        if self.taken is not None:
+            self.taken.give_up()
         is_owed_an_answer = self.cycle is not None and not self.cycle.response_complete
-        if self._refused or self.transport.get_write_buffer_size() or (self._in_head and is_owed_an_answer):
+        if self._refused or self._is_answering or (self._in_head and is_owed_an_answer):
             self._admission.metrics.refused.labels("slow").inc()
             self.transport.abort()
         elif self._in_head or (is_owed_an_answer and not self.cycle.response_started):
@@ -183,6 +206,11 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self._refuse(408, f"the request's {part} took longer than {self._stall_seconds:g} s to come any further")
         else:
             self.transport.close()
+
+    @property
+    def _is_answering(self) -> bool:
+        """Whether an answer waits for the client to read more of it."""
+        return bool(self.transport.get_write_buffer_size()) or isinstance(self.taken, Outlet)
 
     def _refuse(self, status: int, detail: str) -> None:
         self._refused = True

@@ -23,6 +23,12 @@ class StoreSettings(Group):
     budget_bytes: int = Field(
         10 * GIB, ge=16 * MIB, le=MAX_BYTES, description="Bytes on disk that segments and index may take together."
     )
+    memory_bytes: int = Field(
+        512 * MIB,
+        ge=0,
+        le=MAX_BYTES,
+        description="Memory for the blocks that were stored or read last: they are served from it.",
+    )
     ttl_seconds: float = Field(
         72 * 3600.0, gt=0, le=MAX_SECONDS, description="Life of a block from its last use; 72 h by default."
     )

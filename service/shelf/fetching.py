@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from kvshelf_client.frames import HEADER_BYTES, FrameHeader, FrameKind, checksum_of, pack_header
+from kvshelf_client.frames import HEADER_BYTES, FrameHeader, FrameKind, checksum_of, pack_fields, pack_header
 from kvshelf_client.words import MissReason, Provenance
 from service.leases.book import UnknownLeaseError
 from service.leases.lease import Lease
@@ -16,19 +16,8 @@ from storage.base import Entry, Hold, Loaded, Miss, Payload, RecordId
 BATCH_BYTES = 1 << 20
 """Payload bytes read and sent at a time: smaller costs system calls, larger memory and copies in the kernel."""
 BATCH_RECORDS = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """A fetch under way. ``batches`` does blocking work at each step; its buffers add up to ``length_bytes``, also when
-    the lease ends on the way: what can no longer be read is a miss.
-
-    ``fell_back`` says that a snapshot was gone and the fallback is what is sent.
-    """
-
-    fell_back: bool
-    length_bytes: int
-    batches: Iterator[list[Payload]]
+AHEAD_BATCHES = 4
+"""Batches that are read ahead of the one that is being sent: what keeps the disk busy while a client takes bytes."""
 
 
 class Announced(NamedTuple):
@@ -62,6 +51,73 @@ class Opening(NamedTuple):
     fell_back: bool
     head: list[Payload]
     blocks: Announced
+
+
+class Batches(Iterator[list[Payload]]):
+    """What a fetch sends, in batches: the head, then the blocks shard by shard. Each step does blocking work.
+
+    The lease is in use while a batch is read, not while it is sent. The batches behind it are read ahead.
+    """
+
+    def __init__(self, parts: Parts, opening: Opening) -> None:
+        self._parts, self._announced, self._head = parts, opening.blocks, opening.head
+        self._pieces = _pieces(opening.blocks)
+        self._piece: _Piece | None = None
+        self._expected = 0
+
+    def __next__(self) -> list[Payload]:
+        """The next batch."""
+        if self._head and self._piece is None:
+            self._piece = _HEAD
+            return self._head
+        self._head = []
+        self._piece = next(self._pieces)
+        return self.again()
+
+    def again(self) -> list[Payload]:
+        """The last batch once more, as long as the first time. A block that was there may have become a miss since."""
+        if self._piece is None or self._piece is _HEAD:
+            return self._head
+        loaded = self._read(*self._piece)
+        return _block_frames(self._parts, self._announced, self._piece.shard, self._piece.start, loaded)
+
+    def _read(self, shard: int, start: int, end: int) -> list[Loaded | Miss]:
+        """Read a batch. Once the lease is over nothing of it is held any more, so what is left are misses."""
+        announced, timer = self._announced, self._parts.metrics.tier_latency.labels("ssd", "read")
+        at = announced.position
+        try:
+            with self._parts.leases.use(announced.owner, announced.lease_id) as lease, timer.time():
+                hold = lease.blocks[shard]
+                ahead = min(end + AHEAD_BATCHES * (end - start), len(announced.entries[shard]))
+                hold.expect(at + max(start, self._expected if start else 0), at + ahead)
+                self._expected = ahead
+                return hold.read(at + start, at + end)
+        except UnknownLeaseError:
+            return [Miss(entry.id, MissReason.EXPIRED) for entry in announced.entries[shard][start:end]]
+
+
+class _Piece(NamedTuple):
+    """A batch of one shard's blocks."""
+
+    shard: int
+    start: int
+    end: int
+
+
+_HEAD = _Piece(-1, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """A fetch under way. The buffers of ``batches`` add up to ``length_bytes``, also when the lease ends on the way:
+    what can no longer be read is a miss.
+
+    ``fell_back`` says that a snapshot was gone and the fallback is what is sent.
+    """
+
+    fell_back: bool
+    length_bytes: int
+    batches: Batches
 
 
 class NoSuchShardError(ValueError):
@@ -122,7 +178,7 @@ def _fetch(parts: Parts, opening: Opening) -> Fetch:
         for entry in entries
         if isinstance(entry, Entry)
     )
-    return Fetch(opening.fell_back, length, _batches(parts, opening.blocks, opening.head))
+    return Fetch(opening.fell_back, length, Batches(parts, opening))
 
 
 def begin_fetch(
@@ -217,15 +273,12 @@ def _retire(parts: Parts, earlier: RecordId, provenance: Provenance) -> None:
             parts.snapshots.delete([earlier], cause="superseded")
 
 
-def _batches(parts: Parts, announced: Announced, head: list[Payload]) -> Iterator[list[Payload]]:
-    """The head, then the blocks shard by shard. The lease is in use while a batch is read, not while it is sent."""
-    if head:
-        yield head
+def _pieces(announced: Announced) -> Iterator[_Piece]:
     for shard, entries in announced.entries.items():
         start = 0
         while start < len(entries):
             end = start + _batch_size(entries[start : start + BATCH_RECORDS])
-            yield _block_frames(parts, announced, shard, start, _read_blocks(parts, announced, shard, start, end))
+            yield _Piece(shard, start, end)
             start = end
 
 
@@ -239,45 +292,26 @@ def _batch_size(entries: Sequence[Entry | Miss]) -> int:
     return len(entries)
 
 
-def _read_blocks(parts: Parts, announced: Announced, shard: int, start: int, end: int) -> list[Loaded | Miss]:
-    """Read a batch. Once the lease is over nothing of it is held any more, so what is left are misses."""
-    at, timer = announced.position, parts.metrics.tier_latency.labels("ssd", "read")
-    try:
-        with parts.leases.use(announced.owner, announced.lease_id) as lease, timer.time():
-            return lease.blocks[shard].read(at + start, at + end)
-    except UnknownLeaseError:
-        return [Miss(entry.id, MissReason.EXPIRED) for entry in announced.entries[shard][start:end]]
-
-
 def _block_frames(
     parts: Parts, announced: Announced, shard: int, start: int, loaded: Sequence[Loaded | Miss]
 ) -> list[Payload]:
     buffers: list[Payload] = []
+    kind, hits = int(FrameKind.BLOCK), 0
     for number, found in enumerate(loaded, start):
         key, end_tokens = announced.keys[number], announced.start_tokens + (number + 1) * announced.block_tokens
         if isinstance(found, Loaded):
-            buffers += [_header(FrameKind.BLOCK, key, end_tokens, found.entry), found.payload]
+            buffers += (_header(kind, key, end_tokens, found.entry), found.payload)
+            hits += 1
             continue
         parts.metrics.fetched.labels("block", "miss", found.reason.value).inc()
         buffers += _miss_frame(key, end_tokens, announced.entries[shard][number], found.reason)
-    hits = sum(isinstance(found, Loaded) for found in loaded)
     parts.metrics.fetched.labels("block", "hit", "none").inc(hits)
     return buffers
 
 
-def _header(kind: FrameKind, key: bytes, end_tokens: int, entry: Entry) -> bytes:
-    return pack_header(
-        FrameHeader(
-            kind,
-            key,
-            entry.length_bytes,
-            entry.checksum,
-            entry.provenance,
-            entry.id.shard,
-            end_tokens,
-            entry.generation,
-        )
-    )
+def _header(kind: int, key: bytes, end_tokens: int, entry: Entry) -> bytes:
+    (_, shard), provenance, length, checksum, generation, *_ = entry
+    return pack_fields(kind, key, length, checksum, provenance, shard, end_tokens, generation)
 
 
 def _miss_frame(key: bytes, end_tokens: int, entry: Entry | Miss, reason: MissReason) -> list[Payload]:

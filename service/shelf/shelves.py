@@ -76,6 +76,7 @@ class Shelves:
                 ttl_seconds=store.ttl_seconds,
                 budget_bytes=budget_bytes,
                 when_full=WhenFull(store.when_full),
+                memory_bytes=store.memory_bytes * budget_bytes // store.budget_bytes,
             )
             self._closing.callback(tier.close)
             self._blocks.append(tier)

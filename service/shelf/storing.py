@@ -1,5 +1,6 @@
 """Take records in: judge each by its namespace and the plan that ran, keep the good, say what became of each."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,8 @@ class Outcome:
     generation: int = 0
 
 
+_CLASSES = {FrameKind.BLOCK: RecordClass.BLOCK, FrameKind.SNAPSHOT: RecordClass.SNAPSHOT}
+_NAMES = {FrameKind.BLOCK: "block", FrameKind.SNAPSHOT: "snapshot"}
 _OUTCOMES = {
     WriteOutcome.STORED: ("stored", "none"),
     WriteOutcome.REPLACED: ("replaced", "none"),
@@ -67,17 +70,14 @@ def store(parts: Parts, upload: Upload, frames: Sequence[tuple[FrameHeader, Payl
         if isinstance(judged, str):
             outcomes[position] = Outcome(header, "refused", judged)
         else:
-            _count_lowered(parts, header, judged)
-            accepted[RecordClass(header.kind)].append((position, _record(upload, header, payload, judged)))
+            accepted[_CLASSES[header.kind]].append((position, _record(upload, header, payload, judged)))
     for tier, kind in ((parts.blocks, RecordClass.BLOCK), (parts.snapshots, RecordClass.SNAPSHOT)):
         for position, record, result in _write(parts, tier, accepted[kind], durable=upload.durable):
             outcome, reason = _OUTCOMES[result.outcome]
             header = frames[position][0]
             outcomes[position] = Outcome(header, outcome, reason, record.provenance, result.generation)
     ordered = [outcomes[position] for position in range(len(frames))]
-    for settled in ordered:
-        kind_name = RecordClass(settled.header.kind).name.lower()
-        parts.metrics.stores.labels(kind_name, settled.outcome, settled.reason).inc()
+    _count(parts, ordered)
     return ordered
 
 
@@ -96,7 +96,7 @@ def _write(
 def _judge(upload: Upload, header: FrameHeader) -> Provenance | str:
     """The provenance a record is kept with, or the reason why it is refused."""
     namespace = upload.namespace
-    kind = RecordClass(header.kind)
+    kind = _CLASSES[header.kind]
     size = namespace.shard_block_bytes if kind is RecordClass.BLOCK else namespace.shard_snapshot_bytes
     if not size:
         return "wrong_class"
@@ -124,6 +124,14 @@ def _record(upload: Upload, header: FrameHeader, payload: Payload, provenance: P
     )
 
 
-def _count_lowered(parts: Parts, header: FrameHeader, provenance: Provenance) -> None:
-    if header.provenance is Provenance.EXACT and provenance is not Provenance.EXACT:
-        parts.metrics.lowered.labels(RecordClass(header.kind).name.lower()).inc()
+def _count(parts: Parts, outcomes: Sequence[Outcome]) -> None:
+    """Count what became of the records, and whose claim of being exact was lowered."""
+    settled = Counter((one.header.kind, one.outcome, one.reason) for one in outcomes)
+    for (kind, outcome, reason), count in settled.items():
+        parts.metrics.stores.labels(_NAMES[kind], outcome, reason).inc(count)
+    exact = Provenance.EXACT
+    lowered = Counter(
+        one.header.kind for one in outcomes if one.header.provenance is exact and one.provenance not in (None, exact)
+    )
+    for kind, count in lowered.items():
+        parts.metrics.lowered.labels(_NAMES[kind]).inc(count)

@@ -13,6 +13,13 @@ SOUND_BYTES_PER_SECOND = 100e6
 """What is moved at this rate or faster counts as no wait: a network of 1 Gbit/s."""
 
 
+_FIRST_BYTES = 4096
+_LENGTH_BYTES = 32
+"""More than the length of a bulk string takes, less than a value that is worth it."""
+_MOST_BYTES = 512 << 20
+"""The longest bulk string there is."""
+
+
 class Waiting(threading.local):
     """When the conversation of this thread must have come to its end, on the monotonic clock.
 
@@ -56,14 +63,45 @@ class Waiting(threading.local):
 
 
 class BoundedSocket:
-    """A socket that waits as long as its thread may; everything else is the socket's own."""
+    """A socket that waits as long as its thread may; everything else is the socket's own.
+
+    Long replies need not go through a parser, which copies them twice: see :meth:`read_bulk`.
+    """
 
     def __init__(self, sock: socket.socket, waiting: Waiting) -> None:
         self._sock = sock
         self._waiting = waiting
+        self._ahead = memoryview(b"")
+
+    def read_bulk(self) -> bytearray | None:
+        """A RESP bulk string, received where it stays. None: something else is next, for the parser to read."""
+        first = memoryview(bytearray(_FIRST_BYTES))
+        count = self.recv_into(first)
+        line, end, _ = bytes(first[:_LENGTH_BYTES]).partition(b"\r\n")
+        self._ahead = first[:count]
+        is_bulk = line.startswith(b"$") and line[1:].isdigit() and int(line[1:]) <= _MOST_BYTES
+        if not end or count < _LENGTH_BYTES or not is_bulk:
+            return None
+        self._ahead = self._ahead[len(line) + len(end) :]
+        value = bytearray(int(line[1:]))
+        self._fill(memoryview(value))
+        self._fill(memoryview(bytearray(len(end))))
+        return value
+
+    def _fill(self, buffer: memoryview) -> None:
+        while buffer:
+            count = self.recv_into(buffer)
+            if not count:
+                raise ConnectionError("the connection broke in the middle of a reply")
+            buffer = buffer[count:]
 
     def recv_into(self, buffer: Any, *arguments: int) -> int:
         """See :meth:`socket.socket.recv_into`."""
+        if self._ahead:
+            target = memoryview(buffer).cast("B")
+            count = min(len(target), len(self._ahead))
+            target[:count], self._ahead = self._ahead[:count], self._ahead[count:]
+            return count
         self._sock.settimeout(self._waiting.left())
         count = self._sock.recv_into(buffer, *arguments)
         self._waiting.moved(count)

@@ -6,6 +6,7 @@ payload goes to the socket as it is, without being joined to its header or to th
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from itertools import takewhile
 from typing import Any, Protocol
 
 from redis import exceptions
@@ -16,7 +17,7 @@ from redis.retry import Retry
 from storage.base import Payload
 from storage.clock import Clock
 from storage.dram.ailment import Ailment
-from storage.dram.bounded import Waiting, bounded
+from storage.dram.bounded import BoundedSocket, Waiting, bounded
 from storage.dram.place import PoolKind, PoolPlace
 from storage.dram.watched import watched_pool
 
@@ -98,7 +99,14 @@ class Session:
     def _exchange(self, commands: Sequence[Command]) -> list[Reply]:
         self._connection.send_packed_command(pack(commands), check_health=False)
         replies: list[Reply] = []
-        for _ in commands:
+        sock: BoundedSocket = self._connection._sock  # type: ignore[attr-defined]
+        # The parser reads ahead: once it has begun, it reads whatever is left.
+        for _ in takewhile(lambda command: command[0] == b"GET", commands):
+            value = sock.read_bulk()
+            if value is None:
+                break
+            replies.append(value)
+        for _ in commands[len(replies) :]:
             try:
                 replies.append(self._connection.read_response())
             except exceptions.ResponseError as error:

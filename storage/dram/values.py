@@ -86,13 +86,12 @@ class Values:
 
     def load(self, record_ids: Sequence[RecordId]) -> list[tuple[Seen, Payload] | Trouble]:
         """Read whole values in one round, and what is in parts one part a round. No payload is verified."""
-        commands: list[Command] = []
-        for key in map(self.key, record_ids):
-            commands += [(b"GET", key), (b"PTTL", key)]
-        replies = self._link.ask(commands)
+        keys = [self.key(record_id) for record_id in record_ids]
+        gets: list[Command] = [(b"GET", key) for key in keys]
+        replies = self._link.ask([*gets, *((b"PTTL", key) for key in keys)])
         return [
             self._payload_of(record_id, value, left)
-            for record_id, value, left in zip(record_ids, replies[::2], replies[1::2], strict=True)
+            for record_id, value, left in zip(record_ids, replies[: len(keys)], replies[len(keys) :], strict=True)
         ]
 
     def renew(self, records: Sequence[tuple[RecordId, Head]]) -> list[bool]:
@@ -228,7 +227,9 @@ class Values:
             (part,) = self._link.ask([(b"GET", key)])
             if part is AWAY:
                 return Trouble.AWAY
-            if not isinstance(part, bytes) or len(part) != min(found.head.part_bytes, len(payload) - start):
+            if not isinstance(part, (bytes, bytearray)) or len(part) != min(
+                found.head.part_bytes, len(payload) - start
+            ):
                 return Trouble.LOST_PART
             payload[start : start + len(part)] = part
             start += len(part)

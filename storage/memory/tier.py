@@ -16,6 +16,7 @@ from storage.base import (
     Loaded,
     Miss,
     Page,
+    Payload,
     Record,
     RecordId,
     SilentObserver,
@@ -224,7 +225,7 @@ class MemoryTier(Tier):
     def _put(self, record: Record) -> int:
         self._generation += 1
         now, length = self._clock.now(), memoryview(record.payload).nbytes
-        payload = bytes(record.payload) if isinstance(record.payload, memoryview) else record.payload
+        payload = _own(record.payload)
         entry = Entry(
             record.id,
             record.provenance,
@@ -286,3 +287,11 @@ class MemoryTier(Tier):
             return Miss(entry.id, MissReason.CORRUPT)
         self._observer.moved(self.name, "read", entry.length_bytes)
         return Loaded(entry, memoryview(slot.payload).toreadonly())
+
+
+def _own(payload: Payload) -> Payload:
+    """A payload that pins nothing beside itself."""
+    if not isinstance(payload, memoryview):
+        return payload
+    whole = payload.obj
+    return whole if isinstance(whole, bytearray) and len(whole) == payload.nbytes else bytes(payload)

@@ -62,6 +62,10 @@ class RoutedTier(Tier):
             raise
         return RoutedHold(parts, len(ids))
 
+    def allocate(self, length_bytes: int) -> memoryview:
+        """See :meth:`Tier.allocate`. What one shelf gives, all take."""
+        return next(iter(self.shelves.values())).allocate(length_bytes)
+
     def write(self, records: Sequence[Record], *, durable: bool) -> list[WriteResult]:
         """See :meth:`Tier.write`."""
         groups = grouped(records, lambda record: record.id.key[: self._prefix_bytes], self._shelf_of)

@@ -32,6 +32,10 @@ class SealedHold(Hold):
             entry if isinstance(entry, Miss) else self._unseal(one) for entry, one in zip(asked, found, strict=True)
         ]
 
+    def expect(self, start: int, end: int) -> None:
+        """See :meth:`Hold.expect`."""
+        self._hold.expect(start, end)
+
     def keep(self, start: int, end: int) -> None:
         """See :meth:`Hold.keep`."""
         self._hold.keep(start, end)

@@ -1,24 +1,25 @@
 """What the parts of the tier share: its index, files, pins and notes, and what a record's life is."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from storage.base import KEY_BYTES, RecordId, TierObserver
+from storage.base import TierObserver
 from storage.ghosts import Ghosts, reason_of
 from storage.ssd.batch import Dropped
-from storage.ssd.format import ID_BYTES
 from storage.ssd.gate import Gate
+from storage.ssd.ids import record_id_of
+from storage.ssd.images import Images
 from storage.ssd.index import Index
+from storage.ssd.loading import Loader
 from storage.ssd.medium import Medium, is_no_space
+from storage.ssd.memory import PayloadMemory
 from storage.ssd.pins import Pins
 from storage.ssd.quarantine import Quarantine
 from storage.ssd.rows import Slot
 from storage.ssd.segments import SegmentFiles
 from storage.ssd.space import Space
 from storage.ssd.touches import Touches
-
-_LOW_SHARDS = [shard.to_bytes(2, "big") for shard in range(256)]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -37,6 +38,9 @@ class Core:
     observer: TierObserver
     gate: Gate
     medium: Medium
+    images: Images
+    memory: PayloadMemory
+    loader: Loader
 
     def now(self) -> float:
         """The tier's time in seconds; never goes back."""
@@ -65,31 +69,10 @@ class Core:
         for gone in dropped:
             by_cause[gone.cause].append(gone)
             self.ghosts.note(record_id_of(gone.id_bytes), reason_of(gone.cause))
+        self.memory.forget(gone.slot.generation for all_gone in by_cause.values() for gone in all_gone)
         for cause, all_gone in by_cause.items():
             total = sum(gone.slot.length_bytes for gone in all_gone)
             self.observer.evicted(self.name, cause, len(all_gone), total)
         for gone in by_cause["expired"]:
             lived = gone.slot.last_used_at + self.ttl_seconds - gone.slot.created_at
             self.observer.age_at_expiry(self.name, max(0.0, lived))
-
-
-def id_bytes_of(ids: Sequence[RecordId]) -> list[bytes]:
-    """The ids as the index has them: key || shard (u16 big-endian). Raises ValueError on a key of another length."""
-    packed = [
-        key + (_LOW_SHARDS[shard] if shard < len(_LOW_SHARDS) else shard.to_bytes(2, "big")) for key, shard in ids
-    ]
-    if any(len(one) != ID_BYTES for one in packed):
-        raise ValueError(
-            f"a key is {KEY_BYTES} bytes, got {next(len(one[0]) for one in ids if len(one[0]) != KEY_BYTES)}"
-        )
-    return packed
-
-
-def pack_id(record_id: RecordId) -> bytes:
-    """One id as the index has it. Raises ValueError on a key of another length."""
-    return id_bytes_of([record_id])[0]
-
-
-def record_id_of(id_bytes: bytes) -> RecordId:
-    """The id that the index has as these bytes."""
-    return RecordId(id_bytes[:KEY_BYTES], int.from_bytes(id_bytes[KEY_BYTES:], "big"))

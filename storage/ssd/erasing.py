@@ -4,6 +4,7 @@ Zeros are written and synced, in place. What the drive keeps of a page it has wr
 Everything here runs under the writer's lock.
 """
 
+import mmap
 from collections.abc import Iterable, Iterator
 
 from storage.base import Wiped
@@ -11,7 +12,8 @@ from storage.ssd.batch import Batch, Dropped
 from storage.ssd.core import Core
 from storage.ssd.format import PAGE_BYTES, padded_bytes
 
-_CHUNK = bytes(1 << 20)
+_CHUNK_BYTES = 1 << 20
+_ZEROS = bytes(_CHUNK_BYTES)
 
 
 def overwrite(core: Core, dropped: Iterable[Dropped]) -> None:
@@ -63,10 +65,11 @@ def _gaps(core: Core, number: int) -> Iterator[tuple[int, int]]:
 def _zero(core: Core, number: int, start: int, end: int) -> int:
     """Write zeros wherever there are others; returns how many bytes were written."""
     written = 0
-    for offset in range(start, end, len(_CHUNK)):
-        size = min(len(_CHUNK), end - offset)
-        zeros = memoryview(_CHUNK)[:size]
-        if core.files.read(number, offset, size) != zeros:
-            core.files.write(number, offset, [zeros])
+    there, zeros = (memoryview(mmap.mmap(-1, _CHUNK_BYTES)) for _ in range(2))
+    for offset in range(start, end, _CHUNK_BYTES):
+        size = min(_CHUNK_BYTES, end - offset)
+        core.files.read(number, offset, [there[:size]])
+        if there[:size].tobytes() != _ZEROS[:size]:
+            core.files.write(number, offset, [zeros[:size]])
             written += size
     return written

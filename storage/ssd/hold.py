@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from storage.base import Extent, FileHold, Loaded, Miss
 from storage.ssd.format import HEADER_BYTES, PAGE_BYTES
+from storage.ssd.loading import Spot
 from storage.ssd.pins import Pins
-from storage.ssd.reading import Found, Reader, Spot
+from storage.ssd.reading import Found, Reader
 
 
 class SsdHold(FileHold):
@@ -23,6 +24,8 @@ class SsdHold(FileHold):
         self._reader, self._pins = reader, pins
         self._lock = threading.Lock()
         self._is_released = False
+        self._reads = 0
+        self._let_go: list[int] = []
 
     def read(self, start: int, end: int) -> list[Loaded | Miss]:
         """See :meth:`Hold.read`."""
@@ -30,12 +33,17 @@ class SsdHold(FileHold):
             if self._is_released:
                 raise ValueError("this hold was released")
             entries, spots = self.entries[start:end], self._spots[start:end]
-            pinned = _segments(spots)
-            self._pins.pin_again(pinned)
+            self._reads += 1
         try:
             return self._reader.load(entries, spots)
         finally:
-            self._pins.unpin(pinned)
+            self._unpin([], reads=-1)
+
+    def expect(self, start: int, end: int) -> None:
+        """See :meth:`Hold.expect`."""
+        with self._lock:
+            entries, spots = self.entries[start:end], self._spots[start:end]
+        self._reader.expect(entries, spots)
 
     def extents(self, start: int, end: int) -> list[Extent]:
         """See :meth:`FileHold.extents`."""
@@ -53,14 +61,23 @@ class SsdHold(FileHold):
         with self._lock:
             gone = _segments(self._spots[:start]) + _segments(self._spots[end:])
             self.entries, self._spots = self.entries[start:end], self._spots[start:end]
-        self._pins.unpin(gone)
+        self._unpin(gone)
 
     def release(self) -> None:
         """See :meth:`Hold.release`."""
         with self._lock:
             self._is_released = True
             gone, self._spots = _segments(self._spots), []
-        self._pins.unpin(gone)
+        self._unpin(gone)
+
+    def _unpin(self, gone: list[int], reads: int = 0) -> None:
+        """Let go of segments, once nobody reads any more."""
+        with self._lock:
+            self._reads += reads
+            self._let_go += gone
+            unpinned, self._let_go = ([], self._let_go) if self._reads else (self._let_go, [])
+        if unpinned:
+            self._pins.unpin(unpinned)
 
 
 def _segments(spots: Sequence[Spot]) -> list[int]:

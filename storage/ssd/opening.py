@@ -13,8 +13,11 @@ from storage.ssd.batch import Dropped
 from storage.ssd.core import Core
 from storage.ssd.format import UnusableDirectoryError, open_format
 from storage.ssd.gate import Gate
+from storage.ssd.images import Images
 from storage.ssd.index import Index
+from storage.ssd.loading import Loader
 from storage.ssd.medium import Medium
+from storage.ssd.memory import PayloadMemory
 from storage.ssd.pins import Pins
 from storage.ssd.quarantine import Quarantine
 from storage.ssd.repair import NOTHING
@@ -64,6 +67,7 @@ def open_core(
     budget_bytes: int,
     max_record_bytes: int,
     ghost_limit: int,
+    memory_bytes: int,
     make_files: Callable[[Path], SegmentFiles],
 ) -> Core:
     """Open or make a data directory. Reads the index once, page by page, and no payload.
@@ -81,6 +85,7 @@ def open_core(
         index = Index(directory / "index", map_bytes(budget_bytes), clock)
     index.is_damaged |= not found.is_sound
     files = make_files(directory / "segments")
+    images, memory = Images(), PayloadMemory(memory_bytes)
     pins, medium = Pins(), Medium(name, directory, clock, observer, spare_bytes=size)
     core = Core(
         name=name,
@@ -95,6 +100,9 @@ def open_core(
         observer=observer,
         gate=Gate(name),
         medium=medium,
+        images=images,
+        memory=memory,
+        loader=Loader(files, images, memory, lambda payload_bytes: observer.moved(name, "read", payload_bytes)),
     )
     try:
         with damage_in_words(directory):
@@ -102,6 +110,7 @@ def open_core(
             _reconcile(core)
             index.begin_epoch()
     except BaseException:  # whatever it was, another attempt must find the index closed
+        core.loader.close()
         index.env.close()
         raise
     return core

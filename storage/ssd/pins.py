@@ -27,17 +27,13 @@ class Pins:
             self._counts.update(numbers)
             return True
 
-    def pin_again(self, numbers: Iterable[int]) -> None:
-        """Hold segments once more that the caller holds already."""
-        with self._lock:
-            self._counts.update(numbers)
-
     def unpin(self, numbers: Iterable[int]) -> None:
         """Let go of segments, once for each number."""
         with self._lock:
-            self._counts.subtract(numbers)
-            for number in [number for number, count in self._counts.items() if count <= 0]:
-                del self._counts[number]
+            for number, count in Counter(numbers).items():
+                self._counts[number] -= count
+                if self._counts[number] <= 0:
+                    del self._counts[number]
 
     def claim(self, number: int) -> bool:
         """Take a free segment for reuse or removal; False when a reader still holds it."""

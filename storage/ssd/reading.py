@@ -4,15 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import lmdb
-import xxhash
 
 from kvshelf_client.words import MissReason, Provenance
 from storage.base import Entry, Loaded, Miss, Page, RecordId, TierAwayError
-from storage.ssd.core import Core, id_bytes_of, pack_id, record_id_of
-from storage.ssd.format import HEADER_BYTES, PAGE_BYTES, RecordHeader
+from storage.ssd.core import Core
+from storage.ssd.ids import id_bytes_of, pack_id, record_id_of
+from storage.ssd.loading import Place, Read, Spot
 from storage.ssd.quarantine import Note
 from storage.ssd.rows import unpack_slot
-from storage.ssd.segments import SegmentFiles
 
 _PROVENANCES = {int(one): one for one in Provenance}
 TOLD_DIGITS = 12
@@ -20,9 +19,6 @@ TOLD_DIGITS = 12
 
 _TRIES = 64
 _LAST_USED = Entry._fields.index("last_used_at")
-
-Spot = tuple[int, int]
-"""Segment and page of a record; segment 0 is none."""
 
 _NOWHERE: Spot = (0, 0)
 
@@ -38,31 +34,6 @@ class Found(NamedTuple):
 
     entries: list[Entry | Miss]
     spots: list[Spot]
-
-
-def read_record(files: SegmentFiles, entry: Entry, spot: Spot) -> bytes | None:
-    """Header and payload of a record; None when what is there is not that record, whole and unharmed.
-
-    Raises:
-        OSError: the segment cannot be read.
-    """
-    data = files.read(spot[0], spot[1] * PAGE_BYTES, HEADER_BYTES + entry.length_bytes)
-    return data if is_record(data, entry) else None
-
-
-def is_record(data: bytes, entry: Entry) -> bool:
-    """Whether this is the header and the payload of that record, whole and unharmed."""
-    expected = RecordHeader(
-        pack_id(entry.id),
-        entry.generation,
-        entry.provenance,
-        entry.length_bytes,
-        entry.created_at,
-        entry.checksum,
-    )
-    if len(data) != HEADER_BYTES + entry.length_bytes or RecordHeader.unpack(data[:HEADER_BYTES]) != expected:
-        return False
-    return xxhash.xxh3_64_intdigest(memoryview(data)[HEADER_BYTES:]) == entry.checksum
 
 
 class Reader:
@@ -100,18 +71,40 @@ class Reader:
         for _ in range(_TRIES):
             claims = pins.claims
             found = self.find(ids)
-            if pins.pin((segment for segment, _ in found.spots if segment), claims):
+            if pins.pin([segment for segment, _ in found.spots if segment], claims):
                 return found
         self._core.fault("timeout")
         return Found([Miss(record_id, MissReason.TIER_DOWN) for record_id in ids], [_NOWHERE] * len(ids))
 
     def load(self, entries: Sequence[Entry | Miss], spots: Sequence[Spot]) -> list[Loaded | Miss]:
         """The verified payloads of records whose segments are pinned. Raises ValueError when the tier is closed."""
-        with self._core.gate:
-            return [
-                self._load(entry, spot) if isinstance(entry, Entry) else entry
-                for entry, spot in zip(entries, spots, strict=True)
+        core = self._core
+        with core.gate:
+            found = core.memory.get([entry.generation if type(entry) is Entry else 0 for entry in entries])
+            loaded: list[Loaded | Miss] = [
+                entry if payload is None else Loaded(entry, payload)  # type: ignore[misc, arg-type]
+                for entry, payload in zip(entries, found, strict=True)
             ]
+            lacking = [index for index, entry in enumerate(entries) if found[index] is None and type(entry) is Entry]
+            if len(lacking) < len(loaded):
+                core.observer.moved(core.name, "memory", sum(len(payload) for payload in found if payload is not None))
+            if lacking:
+                places = [Place(entries[index], spots[index]) for index in lacking]  # type: ignore[arg-type]
+                for index, place, read in zip(lacking, places, core.loader.load(places), strict=True):
+                    loaded[index] = self._loaded(*place, read)
+            return loaded
+
+    def expect(self, entries: Sequence[Entry | Miss], spots: Sequence[Spot]) -> None:
+        """Begin to read records that :meth:`load` will be asked for. Raises ValueError when the tier is closed."""
+        core = self._core
+        with core.gate:
+            places = [
+                Place(entry, spot)
+                for entry, spot in zip(entries, spots, strict=True)
+                if type(entry) is Entry and entry.generation not in core.memory
+            ]
+            if places:
+                core.loader.expect(places)
 
     def scan(self, prefix: bytes, cursor: bytes, limit: int) -> Page:
         """The records behind ``cursor`` whose ids start with ``prefix``, in the order of their ids.
@@ -139,23 +132,20 @@ class Reader:
         """A read-only descriptor of a pinned segment, for the caller to close. Raises OSError."""
         return self._core.files.open_to_read(number)
 
-    def _load(self, entry: Entry, spot: Spot) -> Loaded | Miss:
+    def _loaded(self, entry: Entry, spot: Spot, read: Read) -> Loaded | Miss:
         core = self._core
-        try:
-            data = read_record(core.files, entry, spot)
-        except OSError as error:
+        if isinstance(read, OSError):
             core.fault("io")
-            if core.medium.read_failed(error):
-                return self._condemn(entry.id, (entry.generation, *spot), f"{error.strerror}")
+            if core.medium.read_failed(read):
+                return self._condemn(entry.id, (entry.generation, *spot), f"{read.strerror}")
             return Miss(entry.id, MissReason.TIER_DOWN)
         if core.medium.bad_in_a_row:
             core.medium.read_well()
-        if data is None and not self._is_named(entry):
+        if read is None and not self._is_named(entry):
             return Miss(entry.id, core.ghosts.reason(entry.id))  # erased since it was held
-        if data is None:
+        if read is None:
             return self._condemn(entry.id, (entry.generation, *spot), "its bytes are not those that were written")
-        core.observer.moved(core.name, "read", entry.length_bytes)
-        return Loaded(entry, memoryview(data)[HEADER_BYTES:])
+        return Loaded(entry, read)
 
     def _is_named(self, entry: Entry) -> bool:
         """Whether the index still has this very record, or cannot say."""
@@ -167,7 +157,8 @@ class Reader:
     def _judge(self, ids: Sequence[RecordId], keys: list[bytes], values: list[bytes | None]) -> Found:
         """Entries and spots of rows. A tight loop: a prompt of a million tokens has 7,813 blocks."""
         core, decoded = self._core, self._decoded
-        touched, quarantine, dead_at = core.touches.times, core.quarantine, core.now() - core.ttl_seconds
+        touched, dead_at = core.touches.times, core.now() - core.ttl_seconds
+        quarantine = core.quarantine if len(core.quarantine) else None
         entries: list[Entry | Miss] = []
         spots = [_NOWHERE] * len(ids)
         for index, (record_id, key, value) in enumerate(zip(ids, keys, values, strict=True)):
@@ -188,7 +179,7 @@ class Reader:
                 decoded[key] = (value, used_at, entry, spot)
             if used_at <= dead_at:
                 entries.append(Miss(record_id, MissReason.EXPIRED))
-            elif quarantine and quarantine.has(key, (entry.generation, *spot)):
+            elif quarantine is not None and quarantine.has(key, (entry.generation, *spot)):
                 entries.append(Miss(record_id, MissReason.CORRUPT))
             else:
                 entries.append(entry)

@@ -10,15 +10,15 @@ from typing import NamedTuple
 from kvshelf_client.words import Provenance
 from storage.base import Entry
 from storage.ssd.batch import Batch
-from storage.ssd.core import Core, record_id_of
+from storage.ssd.core import Core
 from storage.ssd.format import PAGE_BYTES, padded_bytes
-from storage.ssd.reading import read_record
+from storage.ssd.ids import record_id_of
+from storage.ssd.images import image_around
 from storage.ssd.rows import RELAXED, USED, SegmentState, Slot
 from storage.ssd.sizing import WhenFull
 from storage.ssd.space import RESERVE
 from storage.ssd.upkeep import repair
 
-_ZEROS = bytes(PAGE_BYTES)
 _SWEEPS_PER_TTL = 200
 _CARRY_SHARE = 0.5
 """At most this share of a segment is carried forward when it is evicted, so that every eviction gains space."""
@@ -200,15 +200,15 @@ class Recycler:
         """
         core, carried_bytes, done = self._core, 0, 0
         for row in rows:
-            data = self._read(row)
-            if data is None:
+            image = self._read(row)
+            if image is None:
                 batch.drop(row.id_bytes, row.slot, "corrupt")
                 done += 1
                 continue
             place = core.space.place(batch, row.size_bytes, reserve=0)
             if place is None:
                 break
-            core.files.write(place.segment, place.offset, [data, _ZEROS[: row.size_bytes - len(data)]])
+            core.files.write(place.segment, place.offset, [image])
             moved = row.slot._replace(segment=place.segment, page=place.page, flags=row.slot.flags & ~(USED | RELAXED))
             batch.move(row.id_bytes, row.slot, moved)
             carried_bytes += row.slot.length_bytes
@@ -218,16 +218,18 @@ class Recycler:
             core.observer.moved(core.name, "carry", carried_bytes)
         return done
 
-    def _read(self, row: Row) -> bytes | None:
+    def _read(self, row: Row) -> memoryview | None:
+        """The image of a record; None when it is lost."""
         try:
-            data = read_record(self._core.files, row.entry(), (row.slot.segment, row.slot.page))
+            payload = self._core.loader.read(row.entry(), (row.slot.segment, row.slot.page))
         except OSError as error:
             self._core.medium.read_failed(error)
             self._core.fault("io")
             return None
-        if data is None:
+        if payload is None:
             self._core.fault("corrupt")
-        return data
+            return None
+        return image_around(payload)
 
     def _commit(self, batch: Batch) -> None:
         batch.commit()

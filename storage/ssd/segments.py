@@ -1,26 +1,37 @@
 """The segment files: made, written, read, synced and removed by number. Which bytes mean what, the index knows."""
 
+import errno
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from storage.base import Payload
+from storage.buffers import behind
 from storage.ssd.format import PAGE_BYTES, sync_directory
 
 _OPEN_FILES = 256
 _BUFFERS_PER_CALL = 1023
+_BYTES_PER_CALL = 1 << 20
 _SUFFIX = ".seg"
 
 
 class _File:
-    """An open descriptor that is closed when the last user lets go of it."""
+    """An open descriptor that is closed when the last user lets go of it.
+
+    It goes past the page cache, where the file system can do that (an older tmpfs cannot).
+    """
 
     __slots__ = ("descriptor",)
 
     def __init__(self, path: Path) -> None:
-        self.descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        flags = os.O_RDWR | os.O_CLOEXEC
+        try:
+            self.descriptor = os.open(path, flags | os.O_DIRECT)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            self.descriptor = os.open(path, flags)
 
     def __del__(self) -> None:
         if hasattr(self, "descriptor"):
@@ -79,25 +90,28 @@ class SegmentFiles:
         self.unsynced.discard(number)
         self.path(number).unlink(missing_ok=True)
 
-    def write(self, number: int, offset: int, buffers: Sequence[Payload]) -> None:
-        """Write buffers one behind the other, without copying them. Raises OSError."""
+    def write(self, number: int, offset: int, images: Sequence[memoryview]) -> None:
+        """Write images one behind the other, past the page cache and without copying them. Raises OSError."""
         file = self._get(number)
         self.unsynced.add(number)
-        for start in range(0, len(buffers), _BUFFERS_PER_CALL):
-            offset = _write_all(file.descriptor, offset, buffers[start : start + _BUFFERS_PER_CALL])
+        for batch in _batches(images):
+            offset = _write_all(file.descriptor, offset, batch)
 
-    def read(self, number: int, offset: int, size_bytes: int) -> bytes:
-        """Up to ``size_bytes`` bytes; fewer where the file ends. Raises OSError."""
+    def read(self, number: int, offset: int, images: Sequence[memoryview]) -> None:
+        """Fill images, one behind the other, with what is there, and with zeros where the file ends before.
+
+        Raises OSError.
+        """
         file = self._get(number)
-        data = os.pread(file.descriptor, size_bytes, offset)
-        if len(data) == size_bytes or not data:
-            return data
-        parts = [data]
-        while data and sum(map(len, parts)) < size_bytes:
-            done = sum(map(len, parts))
-            data = os.pread(file.descriptor, size_bytes - done, offset + done)
-            parts.append(data)
-        return b"".join(parts)
+        left = list(images)
+        while left:
+            done = os.preadv(file.descriptor, left, offset)
+            if not done:
+                for image in left:
+                    image[:] = bytes(image.nbytes)
+                return
+            offset += done
+            left = behind(left, done)
 
     def open_to_read(self, number: int) -> int:
         """A new descriptor of a segment that cannot write it; the caller closes it. Raises OSError."""
@@ -137,17 +151,23 @@ class SegmentFiles:
             return file
 
 
-def _write_all(descriptor: int, offset: int, buffers: Sequence[Payload]) -> int:
-    """Write buffers through short writes; returns the offset behind them."""
-    left = list(buffers)
+def _batches(images: Sequence[memoryview]) -> Iterator[Sequence[memoryview]]:
+    """Images in batches of about ``_BYTES_PER_CALL``: enough to keep the medium busy."""
+    start = size = 0
+    for index, image in enumerate(images):
+        if size and (size + image.nbytes > _BYTES_PER_CALL or index - start == _BUFFERS_PER_CALL):
+            yield images[start:index]
+            start, size = index, 0
+        size += image.nbytes
+    if size:
+        yield images[start:]
+
+
+def _write_all(descriptor: int, offset: int, images: Sequence[memoryview]) -> int:
+    """Write images through short writes; returns the offset behind them."""
+    left = list(images)
     while left:
         done = os.pwritev(descriptor, left, offset)
         offset += done
-        index = 0
-        while index < len(left) and done >= memoryview(left[index]).nbytes:
-            done -= memoryview(left[index]).nbytes
-            index += 1
-        left = left[index:]
-        if left and done:
-            left[0] = memoryview(left[0]).cast("B")[done:]
+        left = behind(left, done)
     return offset

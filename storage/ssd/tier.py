@@ -26,10 +26,11 @@ from storage.clock import Clock
 from storage.ssd.batch import Batch, Dropped
 from storage.ssd.checking import check
 from storage.ssd.commit_queue import CommitQueue
-from storage.ssd.core import id_bytes_of
 from storage.ssd.erasing import overwrite, wipe_segment
 from storage.ssd.format import HEADER_BYTES
 from storage.ssd.hold import SsdHold
+from storage.ssd.ids import id_bytes_of
+from storage.ssd.images import payload_in
 from storage.ssd.opening import damage_in_words, open_core
 from storage.ssd.reading import Reader
 from storage.ssd.recycle import Recycler
@@ -57,6 +58,7 @@ class SsdTier(Tier):
         when_full: what to do when the budget is spent on live records.
         name: the tier's metric label.
         ghost_limit: how many dropped records keep their reason.
+        memory_bytes: how much of what was written or read last is kept in memory, to be read again without the medium.
         make_files: opens the directory of the segment files; tests put faults there.
 
     Raises:
@@ -77,6 +79,7 @@ class SsdTier(Tier):
         when_full: WhenFull = WhenFull.EVICT,
         name: str = "ssd",
         ghost_limit: int = 65_536,
+        memory_bytes: int = 0,
         make_files: Callable[[Path], SegmentFiles] = SegmentFiles,
     ) -> None:
         if ttl_seconds <= 0 or budget_bytes <= 0 or max_record_bytes < 0:
@@ -94,6 +97,7 @@ class SsdTier(Tier):
             budget_bytes=budget_bytes,
             max_record_bytes=max_record_bytes,
             ghost_limit=ghost_limit,
+            memory_bytes=memory_bytes,
             make_files=make_files,
         )
         self._lock = threading.Lock()
@@ -143,6 +147,10 @@ class SsdTier(Tier):
                 next(results) if is_good else WriteResult(record.id, WriteOutcome.CORRUPT)
                 for record, is_good in zip(records, sound, strict=True)
             ]
+
+    def allocate(self, length_bytes: int) -> memoryview:
+        """See :meth:`Tier.allocate`. What is written from here is not copied, and is kept in memory."""
+        return payload_in(self._core.images.take(length_bytes), length_bytes)
 
     def touch(self, ids: Sequence[RecordId]) -> int:
         """See :meth:`Tier.touch`."""
@@ -253,6 +261,7 @@ class SsdTier(Tier):
                 self._core.files.sync()
             except (lmdb.Error, OSError) as error:
                 self._core.write_failed(error)
+            self._core.loader.close()
             self._core.files.close()
             try:
                 self._core.index.close()
@@ -265,6 +274,7 @@ class SsdTier(Tier):
                 self._recycler.shrink_to_budget(is_opening=True)
                 self._core.space.compact_index()
         except BaseException:  # whatever it was, another attempt must find the index closed
+            self._core.loader.close()
             self._core.index.env.close()
             raise
 

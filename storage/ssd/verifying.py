@@ -8,8 +8,9 @@ from pathlib import Path
 
 from storage.base import Entry
 from storage.ssd.format import HEADER_BYTES, PAGE_BYTES, check_format
+from storage.ssd.loading import Spot, verified
 from storage.ssd.pages import IndexFile, UnreadableIndexError
-from storage.ssd.reading import Spot, entry_in, is_record
+from storage.ssd.reading import entry_in
 from storage.ssd.rows import RECORDS, SEGMENTS, unpack_number, unpack_segment
 from storage.ssd.salvage import DATA_FILE, inspect_index
 
@@ -128,7 +129,7 @@ def _look_at_records(
 def _fault_of(file: int, entry: Entry, page: int) -> str:
     """What is wrong with a record; empty when nothing is."""
     try:
-        data = os.pread(file, HEADER_BYTES + entry.length_bytes, page * PAGE_BYTES)
+        data = memoryview(os.pread(file, HEADER_BYTES + entry.length_bytes, page * PAGE_BYTES))
     except OSError as error:
         return error.strerror or "it cannot be read"
-    return "" if is_record(data, entry) else "its bytes are not those that were written"
+    return "its bytes are not those that were written" if verified(entry, data) is None else ""

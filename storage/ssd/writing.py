@@ -12,14 +12,15 @@ from typing import NamedTuple
 import lmdb
 import xxhash
 
-from storage.base import Payload, Record, WriteOutcome, WriteResult
+from storage.base import Record, WriteOutcome, WriteResult
 from storage.ssd.batch import Batch
 from storage.ssd.commit_queue import Call
-from storage.ssd.core import Core, id_bytes_of
-from storage.ssd.format import PAGE_BYTES, RecordHeader, padded_bytes
+from storage.ssd.core import Core
+from storage.ssd.format import HEADER_BYTES, PAGE_BYTES, RecordHeader, padded_bytes
+from storage.ssd.ids import id_bytes_of
+from storage.ssd.images import image_around, payload_in
 from storage.ssd.medium import is_no_space
 from storage.ssd.quarantine import note_of
-from storage.ssd.reading import read_record
 from storage.ssd.recycle import Recycler, Row
 from storage.ssd.rows import RELAXED, Slot, unpack_slot
 from storage.ssd.sizing import WhenFull
@@ -44,18 +45,21 @@ class _Item(NamedTuple):
     record: Record
     id_bytes: bytes
     length_bytes: int
+    size_bytes: int
+    """With header and padding."""
 
-    @property
-    def size_bytes(self) -> int:
-        return padded_bytes(self.length_bytes)
+    @classmethod
+    def of(cls, record: Record, id_bytes: bytes) -> "_Item":
+        length = memoryview(record.payload).nbytes
+        return cls(record, id_bytes, length, padded_bytes(length))
 
 
 @dataclass(slots=True)
 class _Run:
-    """Buffers that go to one stretch of a segment, up to the offset ``end``."""
+    """Images that go to one stretch of a segment, up to the offset ``end``."""
 
     place: Place
-    buffers: list[Payload]
+    images: list[memoryview]
     end: int
 
 
@@ -77,7 +81,7 @@ class Writer:
         """Write the records of all calls, durably when one asks for it, and fill in their results."""
         records = [record for call in calls for record in call.records]
         keys = id_bytes_of([record.id for record in records])
-        items = [_Item(*pair, memoryview(pair[0].payload).nbytes) for pair in zip(records, keys, strict=True)]
+        items = [_Item.of(record, key) for record, key in zip(records, keys, strict=True)]
         durable = any(call.durable for call in calls)
         results: list[WriteResult] = []
         for part in self._slices(items):
@@ -155,11 +159,15 @@ class Writer:
         is_closed_to_new = self._when_full is WhenFull.REFUSE and core.space.is_over_budget()
         with Batch(core.index) as batch:
             runs: list[_Run] = []
-            results = [self._write_one(batch, item, runs, is_closed_to_new, durable=durable) for item in items]
+            images: dict[int, memoryview] = {}
+            now = core.now()
+            results = [
+                self._write_one(batch, item, now, runs, images, is_closed_to_new, durable=durable) for item in items
+            ]
             outcomes = {result.outcome for result in results}
-            for run in runs:
-                core.files.write(run.place.segment, run.place.offset, run.buffers)
             durable = durable or WriteOutcome.REPLACED in outcomes
+            for run in runs:
+                core.files.write(run.place.segment, run.place.offset, run.images)
             if durable:
                 core.files.sync()
             if outcomes & _WRITTEN or batch.dropped or batch.is_updated:
@@ -168,16 +176,19 @@ class Writer:
             core.index.sync()
         if outcomes & _WRITTEN:
             core.medium.written()
-        self._tell(items, results, batch)
+        self._tell(items, results, batch, images)
         return results
 
-    def _tell(self, items: Sequence[_Item], results: Sequence[WriteResult], batch: Batch) -> None:
+    def _tell(
+        self, items: Sequence[_Item], results: Sequence[WriteResult], batch: Batch, images: dict[int, memoryview]
+    ) -> None:
         core, written_bytes = self._core, 0
         core.report(batch.dropped)
         duplicates: list[bytes] = []
         for item, result in zip(items, results, strict=True):
             if result.outcome in _WRITTEN:
                 core.ghosts.forget(item.record.id)
+                core.memory.put(result.generation, payload_in(images[result.generation], item.length_bytes))
                 written_bytes += item.length_bytes
             elif result.outcome is WriteOutcome.DUPLICATE:
                 duplicates.append(item.id_bytes)
@@ -188,10 +199,21 @@ class Writer:
             core.observer.moved(core.name, "write", written_bytes)
 
     def _write_one(
-        self, batch: Batch, item: _Item, runs: list[_Run], is_closed_to_new: bool, *, durable: bool
+        self,
+        batch: Batch,
+        item: _Item,
+        now: float,
+        runs: list[_Run],
+        images: dict[int, memoryview],
+        is_closed_to_new: bool,
+        *,
+        durable: bool,
     ) -> WriteResult:
-        """Judge one record against what is there, and name it at a new place unless that is as good."""
-        core, record, now = self._core, item.record, self._core.now()
+        """Judge one record against what is there, and name it at a new place unless that is as good.
+
+        Its image goes to ``runs``, and to ``images`` under its generation.
+        """
+        core, record = self._core, item.record
         old = self._live_or_dropped(batch, item.id_bytes, now)
         if old is not None and durable and old.flags & RELAXED:
             old = self._settled_or_dropped(batch, item.id_bytes, old)
@@ -218,7 +240,8 @@ class Writer:
             supersedes=record.supersedes,
         )
         batch.put(item.id_bytes, slot)
-        _add_to_run(runs, place, item, slot)
+        images[generation] = self._image_of(item, slot)
+        _add_to_run(runs, place, images[generation])
         return WriteResult(record.id, WriteOutcome.REPLACED if old is not None else WriteOutcome.STORED, generation)
 
     def _settled_or_dropped(self, batch: Batch, id_bytes: bytes, old: Slot) -> Slot | None:
@@ -227,7 +250,7 @@ class Writer:
         The machine may have crashed since, so it is read; what is not there whole is dropped.
         """
         core = self._core
-        if read_record(core.files, Row(id_bytes, old).entry(), (old.segment, old.page)) is None:
+        if core.loader.read(Row(id_bytes, old).entry(), (old.segment, old.page)) is None:
             core.fault("corrupt")
             batch.drop(id_bytes, old, "corrupt")
             return None
@@ -235,6 +258,20 @@ class Writer:
         settled = old._replace(flags=old.flags & ~RELAXED)
         batch.update(id_bytes, settled)
         return settled
+
+    def _image_of(self, item: _Item, slot: Slot) -> memoryview:
+        """The record as it will stand on the medium: around its payload if that is in an image, else a copy."""
+        payload = item.record.payload
+        image = image_around(payload)
+        if image is None:
+            image = self._core.images.take(item.length_bytes)
+            payload_in(image, item.length_bytes)[:] = memoryview(payload).cast("B")
+        image[:HEADER_BYTES] = RecordHeader(
+            item.id_bytes, slot.generation, slot.provenance, slot.length_bytes, slot.created_at, slot.checksum
+        ).pack()
+        end = HEADER_BYTES + item.length_bytes
+        image[end:] = _ZEROS[: item.size_bytes - end]
+        return image
 
     def _live_or_dropped(self, batch: Batch, id_bytes: bytes, now: float) -> Slot | None:
         """The live record of that id; one that expired, is damaged or unknown of provenance is dropped."""
@@ -255,15 +292,10 @@ def _all(items: Sequence[_Item], outcome: WriteOutcome) -> list[WriteResult]:
     return [WriteResult(item.record.id, outcome) for item in items]
 
 
-def _add_to_run(runs: list[_Run], place: Place, item: _Item, slot: Slot) -> None:
-    header = RecordHeader(
-        item.id_bytes, slot.generation, slot.provenance, slot.length_bytes, slot.created_at, slot.checksum
-    ).pack()
-    padding = _ZEROS[: item.size_bytes - len(header) - item.length_bytes]
-    buffers: list[Payload] = [header, item.record.payload, padding]
-    end = place.offset + item.size_bytes
+def _add_to_run(runs: list[_Run], place: Place, image: memoryview) -> None:
+    end = place.offset + image.nbytes
     if runs and runs[-1].place.segment == place.segment and runs[-1].end == place.offset:
-        runs[-1].buffers += buffers
+        runs[-1].images.append(image)
         runs[-1].end = end
     else:
-        runs.append(_Run(place, buffers, end))
+        runs.append(_Run(place, [image], end))

@@ -231,7 +231,8 @@ class Session:
             if self._chance(0.5):
                 yield
         assert len(data) == fetch.length_bytes, f"announced {fetch.length_bytes} bytes, sent {len(data)}"
-        frames = list(FrameAssembler(MAX_PAYLOAD_BYTES).feed(bytes(data)))
+        arrived = FrameAssembler(MAX_PAYLOAD_BYTES).feed(bytes(data))
+        frames = [Frame(header, bytearray(payload)) for header, payload in arrived]
         answer = lease.primary
         if fetch.fell_back:
             assert lease.fallback is not None

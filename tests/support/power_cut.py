@@ -3,10 +3,10 @@
 import random
 import shutil
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from storage.base import Payload, Tier
+from storage.base import Tier
 from storage.ssd import SsdTier
 from storage.ssd.segments import SegmentFiles
 from tests.support.tiers import SsdFactory
@@ -30,12 +30,13 @@ class VolatileFiles(SegmentFiles):
         self.pending: list[tuple[int, int, bytes]] = []
         """Segment, offset and former bytes of the writes that were not synced, oldest first."""
 
-    def write(self, number: int, offset: int, buffers: "list[Payload]") -> None:  # type: ignore[override]
+    def write(self, number: int, offset: int, images: Sequence[memoryview]) -> None:
         """See :meth:`SegmentFiles.write`."""
         self.step(self)
-        size = sum(memoryview(buffer).nbytes for buffer in buffers)
-        self.pending.append((number, offset, self.read(number, offset, size)))
-        super().write(number, offset, buffers)
+        with self.path(number).open("rb") as file:
+            file.seek(offset)
+            self.pending.append((number, offset, file.read(sum(image.nbytes for image in images))))
+        super().write(number, offset, images)
 
     def sync(self) -> None:
         """See :meth:`SegmentFiles.sync`."""

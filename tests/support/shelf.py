@@ -74,7 +74,7 @@ def fetch(parts: Parts, lease: Lease, shard: int | None = None, *, fall_back: bo
     stream = open_stream(parts, lease, shard, fall_back=fall_back)
     data = b"".join(bytes(buffer) for batch in stream.batches for buffer in batch)
     assert len(data) == stream.length_bytes
-    return list(FrameAssembler(1 << 30).feed(data))
+    return [Frame(header, bytearray(payload)) for header, payload in FrameAssembler(1 << 30).feed(data)]
 
 
 def _fallback_id(lease: Lease) -> bytes:

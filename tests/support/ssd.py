@@ -2,13 +2,14 @@
 
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage.base import Payload, RecordId, WriteOutcome
+from storage.base import RecordId, WriteOutcome
 from storage.clock import ManualClock
 from storage.ssd import SsdTier, WhenFull
+from storage.ssd.format import PAGE_BYTES
 from storage.ssd.segments import SegmentFiles
 from tests.support.observers import RecordingObserver
 from tests.support.records import fetch, make_id, make_records
@@ -135,19 +136,21 @@ class FaultySegmentFiles(SegmentFiles):
         self._fail("create")
         super().create(number, size_bytes)
 
-    def read(self, number: int, offset: int, size_bytes: int) -> bytes:
+    def read(self, number: int, offset: int, images: Sequence[memoryview]) -> None:
         """See :meth:`SegmentFiles.read`."""
         self._fail("read")
-        if (number, offset) in self.bad_places:
+        end = offset + sum(image.nbytes for image in images)
+        if any(segment == number and offset <= place < end for segment, place in self.bad_places):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return super().read(number, offset, size_bytes)
+        super().read(number, offset, images)
 
-    def write(self, number: int, offset: int, buffers: "list[Payload]") -> None:  # type: ignore[override]
+    def write(self, number: int, offset: int, images: Sequence[memoryview]) -> None:
         """See :meth:`SegmentFiles.write`. A failing one has written half of it."""
         if "write" in self.failing:
-            super().write(number, offset, buffers[: len(buffers) // 2])
+            halves = [image[: image.nbytes // 2 // PAGE_BYTES * PAGE_BYTES] for image in images]
+            super().write(number, offset, halves[:1])
         self._fail("write")
-        super().write(number, offset, buffers)
+        super().write(number, offset, images)
 
     def probe(self) -> None:
         """See :meth:`SegmentFiles.probe`."""

@@ -11,7 +11,7 @@ from kvshelf_client.grpc.kvshelf.v1 import kvshelf_pb2 as pb
 from service.faces.admission import Admitted
 from service.faces.answers import store_document
 from service.faces.problems import ProblemError
-from service.faces.uploads import store_stream
+from service.faces.uploads import Chunks, store_stream
 from service.grpc import messages
 from service.grpc.call import Call
 from service.shelf.storing import UNKNOWN_PLAN, Upload, ran_plan
@@ -33,7 +33,8 @@ async def store(call: Call, chunks: AsyncIterator[bytes]) -> pb.StoreResponse:
         raise ProblemError(422, f"supersedes takes {KEY_BYTES} bytes, got {len(supersedes)}", field="supersedes")
     ran = ran_plan(parts, call.principal.tenant, namespace, start.plan_id or None)
     upload = Upload(namespace, ran, not start.relaxed, supersedes)
-    outcomes = await store_stream(call.context, call.admitted, upload, _frames(call.admitted, first, chunks))
+    supply = Chunks(_frames(call.admitted, first, chunks))
+    outcomes = await store_stream(call.context, call.admitted, upload, supply)
     return messages.store(store_document(outcomes, plan_known=ran is not None and ran is not UNKNOWN_PLAN))
 
 

@@ -1,34 +1,29 @@
 """Use a lease: fetch what it holds, keep it alive, release it."""
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
-from fastapi.responses import StreamingResponse
+from fastapi import APIRouter, Query, Response
 
 from kvshelf_client.frames import MEDIA_TYPE
 from service.faces.answers import fallback_json, lease_document, sources_document
-from service.faces.context import Context
 from service.leases.lease import RanPlan
 from service.rest import models
 from service.rest.context import InContext
 from service.rest.gate import Reader
 from service.rest.problems import problem_responses
-from service.shelf.fetching import Fetch, open_fetch
+from service.rest.sending import BulkResponse
+from service.shelf.fetching import open_fetch
 from service.shelf.finishing import finish
-from storage.base import Payload
 
 router = APIRouter(prefix="/v1/leases", tags=["leases"])
 
-SMALL_BUFFER_BYTES = 32 << 10
 FALLBACK_HEADER = "Kvshelf-Fallback"
 _FRAMES = {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 
 
 @router.get(
     "/{lease_id}/fetch",
-    response_class=StreamingResponse,
+    response_class=Response,
     responses={200: {"content": _FRAMES, "description": "Frames."}, **problem_responses(404, 422)},
     summary="Fetch what a plan loads",
 )
@@ -38,7 +33,7 @@ async def fetch(
     principal: Reader,
     shard: Annotated[int | None, Query(ge=0, description="One shard only; all in order without it.")] = None,
     fallback: Annotated[bool, Query(description="Send the fallback: the snapshot came, and was found bad.")] = False,
-) -> StreamingResponse:
+) -> BulkResponse:
     """Stream the leased records as frames: the snapshot first, then the blocks in order.
 
     When the snapshot is gone, or was found bad by the client, the first frame is the fallback plan, the header
@@ -48,36 +43,12 @@ async def fetch(
     parts = context.parts
     started = parts.clock.monotonic()
     answer = await context.run(open_fetch, parts, principal.tenant, lease_id, shard, fallback_json, fall_back=fallback)
-    headers = {"Content-Length": str(answer.length_bytes)}
-    if answer.fell_back:
-        headers[FALLBACK_HEADER] = "true"
+    headers = {FALLBACK_HEADER: "true"} if answer.fell_back else {}
 
-    async def body() -> AsyncIterator[bytes | memoryview]:
-        async for buffer in _stream(context, answer):
-            yield buffer
+    def sent() -> None:
         parts.metrics.latency.labels("fetch").observe(parts.clock.monotonic() - started)
 
-    return StreamingResponse(body(), headers=headers, media_type=MEDIA_TYPE)
-
-
-async def _stream(context: Context, answer: Fetch) -> AsyncIterator[bytes | memoryview]:
-    """Send a batch while the next one is read."""
-    upcoming = asyncio.ensure_future(context.run(_next_batch, answer.batches))
-    try:
-        while (batch := await upcoming) is not None:
-            upcoming = asyncio.ensure_future(context.run(_next_batch, answer.batches))
-            for buffer in batch:
-                yield memoryview(buffer)
-    finally:
-        upcoming.cancel()
-
-
-def _next_batch(batches: Iterator[list[Payload]]) -> list[Payload] | None:
-    """Read a batch. Small buffers are joined: one write costs less than many."""
-    batch = next(batches, None)
-    if batch is None or sum(map(len, batch)) >= SMALL_BUFFER_BYTES * len(batch):
-        return batch
-    return [b"".join(batch)]
+    return BulkResponse(context, answer, headers, MEDIA_TYPE, sent)
 
 
 @router.post(

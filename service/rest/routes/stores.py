@@ -13,6 +13,7 @@ from service.rest.context import InContext
 from service.rest.encode import json_response
 from service.rest.gate import Writer
 from service.rest.problems import problem_responses
+from service.rest.receiving import body_of
 from service.shelf.storing import UNKNOWN_PLAN, Upload, ran_plan
 
 router = APIRouter(prefix="/v1/namespaces", tags=["stores"])
@@ -59,5 +60,6 @@ async def store_records(
         supersedes = bodies.hex_bytes(query.supersedes, KEY_BYTES, "query.supersedes") if query.supersedes else None
         ran = ran_plan(context.parts, principal.tenant, namespace, query.plan_id)
         upload = Upload(namespace, ran, query.durability == "durable", supersedes)
-        outcomes = await store_stream(context, request.state.admitted, upload, request.stream())
+        async with body_of(context, request) as body:
+            outcomes = await store_stream(context, request.state.admitted, upload, body)
         return json_response(store_document(outcomes, plan_known=ran is not None and ran is not UNKNOWN_PLAN))

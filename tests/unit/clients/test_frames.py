@@ -10,7 +10,7 @@ from kvshelf_client.errors import FrameError
 from kvshelf_client.frames import (
     HEADER_BYTES,
     PROMISED_BYTES,
-    Frame,
+    Arrival,
     FrameAssembler,
     FrameHeader,
     FrameKind,
@@ -49,7 +49,7 @@ STREAM = [
     frame(b""),
 ]
 BYTES = b"".join(data for _, data in STREAM)
-EXPECTED = [Frame(header, bytearray(data[HEADER_BYTES:])) for header, data in STREAM]
+EXPECTED = [Arrival(header, memoryview(data)[HEADER_BYTES:]) for header, data in STREAM]
 
 
 @pytest.mark.parametrize("header", [*(header for header, _ in STREAM), BIGGEST])
@@ -103,7 +103,7 @@ def test_payloads_belong_to_the_receiver() -> None:
     made = list(FrameAssembler(100).feed(memoryview(chunk)))
     chunk[:] = bytes(len(chunk))
     made[0].payload[:1] = b"F"
-    assert made[0].payload == b"First payload"
+    assert bytes(made[0].payload) == b"First payload"
     assert made[1:] == EXPECTED[1:]
 
 

@@ -1,0 +1,134 @@
+"""Memory for records as they stand on the medium: header, payload, padding, at page boundaries.
+
+Such memory the disk can read and write itself, past the page cache, without a copy. It is used again and again, because
+fresh memory costs a page fault every 4 KiB: what is let go of anywhere (the last ``memoryview`` of it dies) comes back
+here by itself, and never while anybody can still see it.
+"""
+
+import ctypes
+import functools
+import mmap
+import threading
+import weakref
+from collections import deque
+
+from storage.base import Payload
+from storage.ssd.format import HEADER_BYTES, padded_bytes
+
+SLAB_BYTES = 4 << 20
+SPARE_BYTES = 64 << 20
+"""Memory that nobody uses and is kept all the same."""
+
+
+class _Image(ctypes.Array):  # type: ignore[type-arg]
+    """The memory of one record, for as long as anybody has a view of it."""
+
+    _type_ = ctypes.c_ubyte
+    _length_ = 0
+    length_bytes: int
+
+
+class _Slab:
+    """Memory for a few images of one size."""
+
+    def __init__(self, size_bytes: int) -> None:
+        count = max(1, SLAB_BYTES // size_bytes)
+        self.memory = mmap.mmap(-1, count * size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.size_bytes, self.count = size_bytes, count
+        self.kind = _kind(size_bytes)
+        self.free = [number * size_bytes for number in range(count)]
+
+
+@functools.lru_cache(maxsize=256)
+def _kind(size_bytes: int) -> type[_Image]:
+    return type("_Image", (_Image,), {"_type_": ctypes.c_ubyte, "_length_": size_bytes})
+
+
+class _Lent(weakref.ref):  # type: ignore[type-arg]
+    """An image that somebody has, and where its memory belongs."""
+
+    __slots__ = ("offset", "slab")
+    slab: _Slab
+    offset: int
+
+
+class Images:
+    """Lends memory for records. Thread-safe.
+
+    Args:
+        spare_bytes: how much unused memory is kept.
+    """
+
+    def __init__(self, spare_bytes: int = SPARE_BYTES) -> None:
+        self._spare_bytes = spare_bytes
+        self._lock = threading.Lock()
+        self._roomy: dict[int, list[_Slab]] = {}
+        self._lent: dict[int, _Lent] = {}
+        # A view may die anywhere, inside this class too: it only leaves a note here.
+        self._returned: deque[_Lent] = deque()
+        self._free_bytes = 0
+        self.held_bytes = 0
+        """All memory that is taken from the system at the moment, in use or spare."""
+
+    def take(self, length_bytes: int) -> memoryview:
+        """Memory for a record with a payload of so many bytes, all of it; what it holds is undefined."""
+        size = padded_bytes(length_bytes)
+        with self._lock:
+            self._take_back()
+            slabs = self._roomy.setdefault(size, [])
+            if not slabs:
+                slabs.append(self._new_slab(size))
+            slab = slabs[-1]
+            offset = slab.free.pop()
+            self._free_bytes -= size
+            if not slab.free:
+                slabs.pop()
+        image = slab.kind.from_buffer(slab.memory, offset)
+        image.length_bytes = length_bytes
+        lent = _Lent(image, self._returned.append)
+        lent.slab, lent.offset = slab, offset
+        self._lent[id(lent)] = lent
+        return memoryview(image).cast("B")
+
+    def _take_back(self) -> None:
+        while self._returned:
+            lent = self._returned.popleft()
+            del self._lent[id(lent)]
+            slab = lent.slab
+            if not slab.free:
+                self._roomy.setdefault(slab.size_bytes, []).append(slab)
+            slab.free.append(lent.offset)
+            self._free_bytes += slab.size_bytes
+        if self._free_bytes > self._spare_bytes:
+            self._give_up_unused()
+
+    def _new_slab(self, size: int) -> _Slab:
+        slab = _Slab(size)
+        self._free_bytes += slab.count * size
+        self.held_bytes += slab.count * size
+        return slab
+
+    def _give_up_unused(self) -> None:
+        """Let slabs go that nobody uses any part of, down to half of what may be spare."""
+        for size, slabs in list(self._roomy.items()):
+            for slab in [one for one in slabs if len(one.free) == one.count]:
+                if self._free_bytes * 2 <= self._spare_bytes:
+                    return
+                slabs.remove(slab)
+                self._free_bytes -= slab.count * size
+                self.held_bytes -= slab.count * size
+            if not slabs:
+                del self._roomy[size]
+
+
+def payload_in(image: memoryview, length_bytes: int) -> memoryview:
+    """Where a record's payload is in its image."""
+    return image[HEADER_BYTES : HEADER_BYTES + length_bytes]
+
+
+def image_around(payload: Payload) -> memoryview | None:
+    """The image of which this is the whole payload; None when it is none's."""
+    image = payload.obj if isinstance(payload, memoryview) else None
+    if isinstance(image, _Image) and image.length_bytes == payload.nbytes:  # type: ignore[union-attr]
+        return memoryview(image).cast("B")
+    return None

@@ -1,0 +1,65 @@
+"""Payloads in memory: those used last, within a budget."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+from storage.ssd.format import padded_bytes
+
+_FORGOTTEN_LIMIT = 65_536
+"""More records than can go while one read is under way."""
+
+
+class PayloadMemory:
+    """Verified payloads by the generation of their record, the least recently used of which goes first. Thread-safe.
+
+    A directory never gives a generation twice, and a record that is moved to another place keeps its own: so what is
+    found under a generation is that record's bytes, wherever they stand by now, or whether they still do.
+
+    Args:
+        budget_bytes: how much is kept, paddings counted; 0 keeps nothing.
+    """
+
+    def __init__(self, budget_bytes: int) -> None:
+        self.budget_bytes = budget_bytes
+        self.used_bytes = 0
+        self._lock = threading.Lock()
+        self._payloads: OrderedDict[int, memoryview] = OrderedDict()
+        self._forgotten: OrderedDict[int, None] = OrderedDict()
+
+    def __contains__(self, generation: int) -> bool:
+        return generation in self._payloads
+
+    def get(self, generations: Sequence[int]) -> list[memoryview | None]:
+        """The records' payloads, as far as they are here. That is a use."""
+        with self._lock:
+            found = [self._payloads.get(generation) for generation in generations]
+            for generation, payload in zip(generations, found, strict=True):
+                if payload is not None:
+                    self._payloads.move_to_end(generation)
+            return found
+
+    def put(self, generation: int, payload: memoryview) -> None:
+        """Keep a payload whose checksum was verified and that nobody changes any more."""
+        size = padded_bytes(len(payload))
+        if size > self.budget_bytes:
+            return
+        with self._lock:
+            if generation in self._payloads or generation in self._forgotten:
+                return
+            self._payloads[generation] = payload
+            self.used_bytes += size
+            while self.used_bytes > self.budget_bytes:
+                _, oldest = self._payloads.popitem(last=False)
+                self.used_bytes -= padded_bytes(len(oldest))
+
+    def forget(self, generations: Iterable[int]) -> None:
+        """Let go of what records that are no more left here, and take it from no read that is still under way."""
+        with self._lock:
+            for generation in generations:
+                self._forgotten[generation] = None
+                payload = self._payloads.pop(generation, None)
+                if payload is not None:
+                    self.used_bytes -= padded_bytes(len(payload))
+            while len(self._forgotten) > _FORGOTTEN_LIMIT:
+                self._forgotten.popitem(last=False)
