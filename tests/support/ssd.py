@@ -39,6 +39,7 @@ class SsdShelf:
         *,
         when_full: WhenFull = WhenFull.EVICT,
         max_record_bytes: int = 0,
+        memory_bytes: int = 0,
         make_files: Callable[[Path], SegmentFiles] = SegmentFiles,
     ) -> SsdTier:
         """Open the directory with the clock and observer of this object and a TTL of 72 hours."""
@@ -50,6 +51,7 @@ class SsdShelf:
             observer=self.observer,
             when_full=when_full,
             max_record_bytes=max_record_bytes,
+            memory_bytes=memory_bytes,
             make_files=make_files,
         )
         self._tiers.append(tier)
