@@ -256,7 +256,8 @@ class FileHold(Hold):
     def extents(self, start: int, end: int) -> list[Extent]:
         """Where the payloads of ``entries[start:end]`` are; file 0 for a miss.
 
-        Nothing is read, so their bytes are not verified. Raises ValueError after the release.
+        Nothing is read here, so their bytes are not verified. The first call has them brought into the page cache,
+        where a process that maps the files finds them a moment later. Raises ValueError after the release.
         """
 
     @abstractmethod

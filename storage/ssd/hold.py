@@ -23,7 +23,7 @@ class SsdHold(FileHold):
         self.entries, self._spots = found
         self._reader, self._pins = reader, pins
         self._lock = threading.Lock()
-        self._is_released = False
+        self._is_released = self._is_brought = False
         self._reads = 0
         self._let_go: list[int] = []
 
@@ -50,7 +50,11 @@ class SsdHold(FileHold):
         with self._lock:
             if self._is_released:
                 raise ValueError("this hold was released")
-            return [(segment, page * PAGE_BYTES + HEADER_BYTES) for segment, page in self._spots[start:end]]
+            entries, spots = self.entries[start:end], self._spots[start:end]
+            is_first, self._is_brought = not self._is_brought, True
+        if is_first:
+            self._reader.bring_into_cache(entries, spots)
+        return [(segment, page * PAGE_BYTES + HEADER_BYTES) for segment, page in spots]
 
     def open_file(self, number: int) -> int:
         """See :meth:`FileHold.open_file`."""

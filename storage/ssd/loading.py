@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import xxhash
 
-from storage.base import Entry
+from storage.base import Entry, Miss
 from storage.ssd.format import HEADER_BYTES, PAGE_BYTES, RecordHeader, padded_bytes
 from storage.ssd.ids import pack_id
 from storage.ssd.images import Images, payload_in
@@ -97,6 +97,17 @@ class Loader:
         """Begin to read, unless enough is being read or nothing may be kept. Errors come when it is asked for."""
         if self._memory.budget_bytes and len(self._under_way) < MOST_AHEAD:
             self._begin(places)
+
+    def bring_into_cache(self, entries: Sequence[Entry | Miss], spots: Sequence[Spot]) -> None:
+        """Have records brought into the page cache, in a thread. Nobody is told when that fails."""
+        self._threads.submit(self._bring, entries, spots)
+
+    def _bring(self, entries: Sequence[Entry | Miss], spots: Sequence[Spot]) -> None:
+        pairs = zip(entries, spots, strict=True)
+        for stretch in _stretches([Place(entry, spot) for entry, spot in pairs if isinstance(entry, Entry)]):
+            segment, page = stretch[0].spot
+            size = sum(padded_bytes(place.entry.length_bytes) for place in stretch)
+            self._files.bring_into_cache(segment, page * PAGE_BYTES, size)
 
     def close(self) -> None:
         """Wait for what is under way and let the threads go."""

@@ -128,6 +128,11 @@ class Reader:
                 entries.append(known[0])
         return Page(entries, rows[-1][0] if len(rows) == limit else None)
 
+    def bring_into_cache(self, entries: Sequence[Entry | Miss], spots: Sequence[Spot]) -> None:
+        """Have records brought to where a process that maps their segments finds them."""
+        with self._core.gate:
+            self._core.loader.bring_into_cache(entries, spots)
+
     def open_file(self, number: int) -> int:
         """A read-only descriptor of a pinned segment, for the caller to close. Raises OSError."""
         return self._core.files.open_to_read(number)

@@ -113,6 +113,10 @@ class SegmentFiles:
             offset += done
             left = behind(left, done)
 
+    def bring_into_cache(self, number: int, offset: int, size_bytes: int) -> None:
+        """Have the kernel read a stretch into the page cache, for processes that map the file. Raises OSError."""
+        os.posix_fadvise(self._get(number).descriptor, offset, size_bytes, os.POSIX_FADV_WILLNEED)
+
     def open_to_read(self, number: int) -> int:
         """A new descriptor of a segment that cannot write it; the caller closes it. Raises OSError."""
         return os.open(self.path(number), os.O_RDONLY | os.O_CLOEXEC)

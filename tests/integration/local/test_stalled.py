@@ -134,7 +134,8 @@ def test_a_client_that_is_stopped_while_everything_is_recycled(served: Served) -
         client.process.send_signal(signal.SIGCONT)
         client.tell("load")
         seen = client.answer()
-        assert seen == {"unsound": BLOCKS, "missed": BLOCKS}, "it asks the service, and that knows no such lease"
+        assert seen.pop("unsound", 0) <= BLOCKS, "fewer where pages left the cache when they were written over"
+        assert seen == {"missed": BLOCKS}, "it asks the service, and that knows no such lease"
 
 
 def test_reading_while_the_ground_moves(served: Served) -> None:
@@ -152,8 +153,10 @@ def test_reading_while_the_ground_moves(served: Served) -> None:
         seen = client.answer()
         assert seen["sound"] >= BLOCKS
         assert seen["wrong"] == 0
-        assert seen["unsound"] >= 1
-        assert client.answer() == {"unsound": BLOCKS, "missed": BLOCKS}
+        assert seen.get("unsound", 0) + seen["missed"] >= 1
+        seen = client.answer()
+        assert seen.pop("unsound", 0) <= BLOCKS
+        assert seen == {"missed": BLOCKS}
 
 
 def test_a_client_that_is_killed_leaves_nothing_behind(served: Served) -> None:

@@ -11,7 +11,7 @@ from kvshelf_client import Client, NamespaceSpec, Plan, StoreRecord
 from kvshelf_client.hashing import block_keys
 from kvshelf_client.words import Provenance, RecordClass
 from service.cli.child import ServerProcess
-from tests.load.bench.sizes import BLOCK_BYTES, BLOCK_TOKENS, PROFILE, Sizes
+from tests.load.bench.sizes import BLOCK_BYTES, BLOCK_TOKENS, MIB, PROFILE, Sizes
 from tests.support.client import Buffers, loaded_bytes, registered
 from tests.support.redis_server import RedisServer
 
@@ -26,18 +26,17 @@ class Service:
         process: the server.
         data_dir: its data directory.
         bytes_per_token: shrinks the records of the namespace; None for their real size.
+        memory_bytes: what it is configured to keep payloads in.
     """
 
-    def __init__(self, process: ServerProcess, data_dir: Path, bytes_per_token: int | None) -> None:
-        self.data_dir = data_dir
+    def __init__(self, process: ServerProcess, data_dir: Path, bytes_per_token: int | None, memory_bytes: int) -> None:
+        self.data_dir, self.memory_bytes = data_dir, memory_bytes
         self.url, self.pid = process.url, process.process.pid
         self.grpc_url = process.said.rpartition("gRPC: ")[2]
         self.client = Client(self.url, strict=True, budget_seconds=120, local=False)
         spec = NamespaceSpec("bench", "model", "1", PROFILE, BLOCK_TOKENS, bytes_per_token)
         self.namespace = registered(self.client, _NAMESPACE, spec)
         self._buffers = Buffers(self.namespace)
-        self.memory_bytes = 0
-        """What it is configured to keep payloads in."""
 
     @contextmanager
     def leased(self, tokens: bytes, *, hbm_tokens: int = 0) -> Iterator[Plan]:
@@ -80,15 +79,20 @@ class Stage:
             self.closing.callback(self._redis.close)
         return self._redis
 
-    def service(self, name: str = "main", *, bytes_per_token: int | None = None, **settings: str) -> Service:
+    def service(
+        self, name: str = "main", *, bytes_per_token: int | None = None, memory_bytes: int = 512 * MIB
+    ) -> Service:
         """The service of that name; made when it is first asked for, with its pool in Redis."""
         if name not in self._services:
             data_dir = self.directory / name
-            environment = {"KVSHELF_STORE__BUDGET_BYTES": str(self.sizes.budget_bytes), **settings}
+            environment = {
+                "KVSHELF_STORE__BUDGET_BYTES": str(self.sizes.budget_bytes),
+                "KVSHELF_STORE__MEMORY_BYTES": str(memory_bytes),
+            }
             options = ["--port", "0", "--grpc-port", "0", "--data-dir", str(data_dir), "--redis-url", self.redis.url]
             log = self.closing.enter_context((self.directory / f"{name}.log").open("wb"))
             process = self.closing.enter_context(ServerProcess(options, environment=environment, stderr=log))
-            self._services[name] = Service(process, data_dir, bytes_per_token)
+            self._services[name] = Service(process, data_dir, bytes_per_token, memory_bytes)
             self.closing.callback(self._services[name].client.close)
         return self._services[name]
 

@@ -4,7 +4,11 @@ import os
 
 from tests.load.bench.base import Case, Figures
 from tests.load.bench.measure import rate_gb_s
+from tests.load.bench.sizes import MIB
 from tests.load.bench.stage import Stage
+
+_MEMORY_BYTES = 128 * MIB
+"""Room to read ahead, not for the prompts."""
 
 
 class ColdFetch(Case):
@@ -23,7 +27,7 @@ class ColdFetch(Case):
     def open(self, stage: Stage) -> None:
         """See :meth:`Case.open`."""
         super().open(stage)
-        self._service = stage.service("cold")
+        self._service = stage.service("cold", memory_bytes=_MEMORY_BYTES)
         self._prompts = [stage.prompt(stage.sizes.blocks) for _ in range(stage.sizes.cold_prompts)]
         prompts = [stage.records(self._service, tokens) for tokens in self._prompts]
         for start in range(0, stage.sizes.blocks, 32):

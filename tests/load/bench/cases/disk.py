@@ -13,8 +13,8 @@ _READERS = 8
 _READ_BYTES = 28 * 4096
 """What a block takes in a segment."""
 _SEQUENTIAL_BYTES = MIB
-_WRITERS = 2
-_SYNC_BYTES = 32 * MIB
+_SYNC_BYTES = 8 * MIB
+"""About what 64 blocks take: one commit."""
 
 
 def aligned(size_bytes: int) -> mmap.mmap:
@@ -85,10 +85,10 @@ class DiskSequential(_Disk):
 
 
 class DiskWrite(_Disk):
-    """1 MiB after the other into allocated space, two writers, synced every 32 MiB."""
+    """1 MiB after the other into allocated space, one writer, synced every 8 MiB."""
 
     name = "disk_write"
-    threads = _WRITERS
+    threads = 1
     piece_bytes = _SEQUENTIAL_BYTES
 
     def run(self) -> Figures:

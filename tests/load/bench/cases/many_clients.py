@@ -52,7 +52,7 @@ class ServerMemory(Case):
     def open(self, stage: Stage) -> None:
         """See :meth:`Case.open`."""
         super().open(stage)
-        self._service = stage.service("crowded")
+        self._service = stage.service("crowded", memory_bytes=256 * MIB)
         blocks = stage.sizes.prompt_tokens // BLOCK_TOKENS
         tokens = stage.prompt(blocks)
         records = stage.records(self._service, tokens)
