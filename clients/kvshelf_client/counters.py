@@ -1,7 +1,7 @@
 """What has become of the calls of a client, counted."""
 
 import threading
-from collections import Counter
+from collections import Counter, defaultdict
 
 
 class Counters:
@@ -9,12 +9,12 @@ class Counters:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._counts: dict[str, Counter[str]] = {}
+        self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def add(self, subject: str, outcome: str, count: int = 1) -> None:
         """Count an outcome."""
         with self._lock:
-            self._counts.setdefault(subject, Counter())[outcome] += count
+            self._counts[subject][outcome] += count
 
     def snapshot(self) -> dict[str, dict[str, int]]:
         """All counts so far, by subject and outcome."""

@@ -53,6 +53,10 @@ class FrameKind(IntEnum):
     FALLBACK = 3
 
 
+_KINDS = {int(one): one for one in FrameKind}
+_PROVENANCES = {int(one): one for one in Provenance}
+
+
 class FrameHeader(NamedTuple):
     """The fields of a frame's header; see the module's table."""
 
@@ -152,22 +156,16 @@ def unpack_header(data: bytes | bytearray | memoryview) -> FrameHeader:
     if version != WIRE_VERSION:
         raise WireVersionError(f"wire version {version} is not spoken here, only {WIRE_VERSION}")
     (stated,) = _HEADER_CHECKSUM.unpack_from(data, _FIELDS.size)
-    if stated != checksum_of(bytes(data[: _FIELDS.size])):
+    if stated != xxhash.xxh3_64_intdigest(memoryview(data)[: _FIELDS.size]):
         raise HeaderChecksumError("the header's checksum does not match its bytes")
     if reserved:
         raise FrameError(f"the reserved field holds {reserved}, not 0")
     try:
-        return FrameHeader(
-            FrameKind(kind),
-            key,
-            length,
-            checksum,
-            Provenance(provenance) if kind != FrameKind.FALLBACK or provenance else None,
-            shard,
-            end,
-            generation,
-            MissReason.from_code(miss) if miss else None,
-        )
+        named, claim = _KINDS.get(kind) or FrameKind(kind), _PROVENANCES.get(provenance)
+        if claim is None and (provenance or named is not FrameKind.FALLBACK):
+            claim = Provenance(provenance)
+        reason = MissReason.from_code(miss) if miss else None
+        return FrameHeader(named, key, length, checksum, claim, shard, end, generation, reason)
     except ValueError as error:
         raise FrameError(f"the header names something unknown: {error}") from None
 

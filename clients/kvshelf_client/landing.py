@@ -200,5 +200,5 @@ def _is_for(header: FrameHeader, slot: Slot) -> bool:
     return (
         header.end_tokens == slot.end_tokens
         and header.shard == slot.shard
-        and header.kind.value == slot.record_class.value
+        and int(header.kind) == int(slot.record_class)
     )
