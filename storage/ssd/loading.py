@@ -24,6 +24,8 @@ MOST_AHEAD = 256
 """Records being read at a time, from which on nothing is read ahead."""
 STRETCH_BYTES = 1 << 20
 """Most bytes of neighbouring records that are read in one go."""
+TASK_BYTES = 384 << 10
+"""About what one thread reads before others may ask for something else."""
 
 Spot = tuple[int, int]
 """Segment and page of a record; segment 0 is none."""
@@ -49,7 +51,7 @@ def verified(entry: Entry, image: memoryview) -> memoryview | None:
         entry.created_at,
         entry.checksum,
     )
-    if image.nbytes < HEADER_BYTES + entry.length_bytes or RecordHeader.unpack(image[:HEADER_BYTES]) != expected:
+    if image.nbytes < HEADER_BYTES + entry.length_bytes or image[:HEADER_BYTES].tobytes() != expected.pack():
         return None
     payload = payload_in(image, entry.length_bytes)
     return payload if xxhash.xxh3_64_intdigest(payload) == entry.checksum else None
@@ -117,10 +119,20 @@ class Loader:
         """Have the threads read records, unless they do already; where each one's result will be."""
         with self._lock:
             fresh = {mark: place for place in places if (mark := _mark(place)) not in self._under_way}
-            for stretch in _stretches([*fresh.values()]):
-                future = self._threads.submit(self._read_stretch, stretch)
-                self._under_way |= {_mark(place): (future, index) for index, place in enumerate(stretch)}
+            for task in _tasks([*fresh.values()]):
+                future = self._threads.submit(self._read_all, task)
+                marks = [_mark(place) for stretch in task for place in stretch]
+                self._under_way |= {mark: (future, index) for index, mark in enumerate(marks)}
             return [self._under_way[_mark(place)] for place in places]
+
+    def _read_all(self, task: Sequence[Sequence[Place]]) -> list[Read]:
+        try:
+            return [read for stretch in task for read in self._read_stretch(stretch)]
+        finally:
+            with self._lock:
+                for stretch in task:
+                    for place in stretch:
+                        del self._under_way[_mark(place)]
 
     def _read_stretch(self, stretch: Sequence[Place]) -> list[Read]:
         """Read neighbours in one go. Where that fails, each is read by itself by whoever needs it."""
@@ -131,10 +143,6 @@ class Loader:
             return [self._kept(place.entry, image) for place, image in zip(stretch, images, strict=True)]
         except OSError as error:
             return [error] * len(stretch)
-        finally:
-            with self._lock:
-                for place in stretch:
-                    del self._under_way[_mark(place)]
 
     def _read_one(self, place: Place) -> Read:
         try:
@@ -158,6 +166,19 @@ _Mark = tuple[int, Spot]
 def _mark(place: Place) -> _Mark:
     """A record at a place: one that is moved keeps its generation."""
     return place.entry.generation, place.spot
+
+
+def _tasks(places: Sequence[Place]) -> list[list[list[Place]]]:
+    """Stretches, a few small ones a task: handing work to a thread costs as much as a small read."""
+    tasks: list[list[list[Place]]] = []
+    size = TASK_BYTES
+    for stretch in _stretches(places):
+        if size >= TASK_BYTES:
+            tasks.append([])
+            size = 0
+        tasks[-1].append(stretch)
+        size += sum(place.entry.length_bytes for place in stretch)
+    return tasks
 
 
 def _stretches(places: Sequence[Place]) -> list[list[Place]]:
