@@ -229,6 +229,10 @@ class Hold(ABC):
     def read(self, start: int, end: int) -> list[Loaded | Miss]:
         """Read and verify the payloads of ``entries[start:end]``. An entry that was a miss is that miss again."""
 
+    def reread(self, start: int, end: int) -> list[Loaded | Miss]:
+        """As :meth:`read`, from the medium even where there are copies in memory; none is kept there."""
+        return self.read(start, end)
+
     def expect(self, start: int, end: int) -> None:  # noqa: B027 - a tier that has nothing to prepare does nothing
         """Say that ``entries[start:end]`` will be read next. Does not wait; a tier may begin to read them."""
 

@@ -112,7 +112,7 @@ class Scrubber:
         page = self._tier.scan(b"", bytes.fromhex(now.cursor or ""), STEP_RECORDS)
         hold = self._tier.hold([entry.id for entry in page.entries])
         try:
-            misses = [one for one in hold.read(0, len(page.entries)) if isinstance(one, Miss)]
+            misses = [one for one in hold.reread(0, len(page.entries)) if isinstance(one, Miss)]
         finally:
             hold.release()
         corrupt = sum(one.reason is MissReason.CORRUPT for one in misses)

@@ -1,7 +1,7 @@
 """A hold on records of several shelves."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from storage.base import Entry, Hold, Loaded, Miss
 
@@ -21,11 +21,20 @@ class RoutedHold(Hold):
 
     def read(self, start: int, end: int) -> list[Loaded | Miss]:
         """See :meth:`Hold.read`."""
+        return self._gathered(start, end, lambda hold, first, last: hold.read(first, last))
+
+    def reread(self, start: int, end: int) -> list[Loaded | Miss]:
+        """See :meth:`Hold.reread`."""
+        return self._gathered(start, end, lambda hold, first, last: hold.reread(first, last))
+
+    def _gathered(
+        self, start: int, end: int, read: Callable[[Hold, int, int], list[Loaded | Miss]]
+    ) -> list[Loaded | Miss]:
         placed: dict[int, Loaded | Miss] = {}
         wanted = range(*slice(start, end).indices(len(self.entries)))
         for hold, positions in self._parts:
             first, last = bisect_left(positions, wanted.start), bisect_left(positions, wanted.stop)
-            placed.update(zip(positions[first:last], hold.read(first, last), strict=True))
+            placed.update(zip(positions[first:last], read(hold, first, last), strict=True))
         return [placed[at] for at in wanted]
 
     def keep(self, start: int, end: int) -> None:

@@ -26,11 +26,11 @@ class SealedHold(Hold):
 
     def read(self, start: int, end: int) -> list[Loaded | Miss]:
         """See :meth:`Hold.read`."""
-        asked = self.entries[start:end]
-        found = self._hold.read(start, end)
-        return [
-            entry if isinstance(entry, Miss) else self._unseal(one) for entry, one in zip(asked, found, strict=True)
-        ]
+        return self._opened(start, end, self._hold.read(start, end))
+
+    def reread(self, start: int, end: int) -> list[Loaded | Miss]:
+        """See :meth:`Hold.reread`."""
+        return self._opened(start, end, self._hold.reread(start, end))
 
     def expect(self, start: int, end: int) -> None:
         """See :meth:`Hold.expect`."""
@@ -44,3 +44,9 @@ class SealedHold(Hold):
     def release(self) -> None:
         """See :meth:`Hold.release`."""
         self._hold.release()
+
+    def _opened(self, start: int, end: int, found: list[Loaded | Miss]) -> list[Loaded | Miss]:
+        asked = self.entries[start:end]
+        return [
+            entry if isinstance(entry, Miss) else self._unseal(one) for entry, one in zip(asked, found, strict=True)
+        ]

@@ -1,13 +1,15 @@
 """Holds on records in segments: what is held is read from where it was found, whatever the index says by then."""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from storage.base import Extent, FileHold, Loaded, Miss
+from storage.base import Entry, Extent, FileHold, Loaded, Miss
 from storage.ssd.format import HEADER_BYTES, PAGE_BYTES
 from storage.ssd.loading import Spot
 from storage.ssd.pins import Pins
 from storage.ssd.reading import Found, Reader
+
+_Load = Callable[[Sequence[Entry | Miss], Sequence[Spot]], list[Loaded | Miss]]
 
 
 class SsdHold(FileHold):
@@ -29,13 +31,20 @@ class SsdHold(FileHold):
 
     def read(self, start: int, end: int) -> list[Loaded | Miss]:
         """See :meth:`Hold.read`."""
+        return self._read(start, end, self._reader.load)
+
+    def reread(self, start: int, end: int) -> list[Loaded | Miss]:
+        """See :meth:`Hold.reread`."""
+        return self._read(start, end, self._reader.reload)
+
+    def _read(self, start: int, end: int, load: _Load) -> list[Loaded | Miss]:
         with self._lock:
             if self._is_released:
                 raise ValueError("this hold was released")
             entries, spots = self.entries[start:end], self._spots[start:end]
             self._reads += 1
         try:
-            return self._reader.load(entries, spots)
+            return load(entries, spots)
         finally:
             self._unpin([], reads=-1)
 

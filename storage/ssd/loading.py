@@ -85,6 +85,16 @@ class Loader:
         self._files.read(spot[0], spot[1] * PAGE_BYTES, [image])
         return verified(entry, image)
 
+    def attempt(self, entry: Entry, spot: Spot) -> Read:
+        """As :meth:`read`, and told as a read."""
+        try:
+            payload = self.read(entry, spot)
+        except OSError as error:
+            return error
+        if payload is not None:
+            self._on_read(len(payload))
+        return payload
+
     def load(self, places: Sequence[Place]) -> list[Read]:
         """What the records at these places hold, in order. They are read even where they are in memory."""
         if len(places) == 1 and _mark(places[0]) not in self._under_way:

@@ -94,6 +94,14 @@ class Reader:
                     loaded[index] = self._loaded(*place, read)
             return loaded
 
+    def reload(self, entries: Sequence[Entry | Miss], spots: Sequence[Spot]) -> list[Loaded | Miss]:
+        """As :meth:`load`, from the medium, past the memory."""
+        with self._core.gate:
+            return [
+                self._loaded(entry, spot, self._core.loader.attempt(entry, spot)) if isinstance(entry, Entry) else entry
+                for entry, spot in zip(entries, spots, strict=True)
+            ]
+
     def expect(self, entries: Sequence[Entry | Miss], spots: Sequence[Spot]) -> None:
         """Begin to read records that :meth:`load` will be asked for. Raises ValueError when the tier is closed."""
         core = self._core

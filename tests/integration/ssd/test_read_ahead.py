@@ -15,6 +15,7 @@ from storage.ssd import SsdTier
 from storage.ssd.format import PAGE_BYTES
 from storage.ssd.hold import SsdHold
 from storage.ssd.segments import SegmentFiles
+from tests.support.damage import damage_on_disk
 from tests.support.records import entry_of, fetch, make_id, make_record, make_records, reasons
 from tests.support.ssd import BLOCK_BYTES, HOUR_SECONDS, FaultySegmentFiles, SsdShelf, fill
 
@@ -214,3 +215,14 @@ def test_a_file_system_without_direct_access_will_do(shelf: SsdShelf, monkeypatc
     assert fetch(tier, [make_id(number) for number in range(3)]) == [
         record.payload for record in make_records(range(3))
     ]
+
+
+def test_damage_is_found_beneath_a_copy_in_memory(shelf: SsdShelf) -> None:
+    tier = shelf.open(memory_bytes=MEMORY_BYTES)
+    tier.write(make_records(range(3), size=BLOCK_BYTES), durable=True)
+    damage_on_disk(shelf.directory, make_id(1), BLOCK_BYTES)
+    hold = hold_of(tier, 3)
+    assert are_right(hold.read(0, 3), 3), "a reader is served what was verified"
+    assert reasons(hold.reread(0, 3)) == [None, MissReason.CORRUPT, None]
+    hold.release()
+    assert reasons(tier.lookup([make_id(number) for number in range(3)])) == [None, MissReason.CORRUPT, None]
