@@ -107,7 +107,7 @@ class Admission:
         self._bytes.take(source, size_bytes)
 
     async def hold_some(self, source: str, most_bytes: int) -> int:
-        """Count bytes that are about to be read, as many as there is room for; returns how many. Else as :meth:`hold`."""
+        """Count bytes that are about to be read, as many as there is room for, and return how many. As :meth:`hold`."""
         size_bytes = max(1, min(most_bytes, self._bytes.room(source)))
         await self.hold(source, size_bytes)
         return size_bytes

@@ -59,7 +59,8 @@ class Context:
 
     async def run_bulk(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         """Call a function that moves bulk in a thread of its own kind, so that it keeps no small request waiting."""
-        return await asyncio.get_running_loop().run_in_executor(self._movers, lambda: call(*arguments, **keywords))
+        run = contextvars.copy_context().run
+        return await asyncio.get_running_loop().run_in_executor(self._movers, run, lambda: call(*arguments, **keywords))
 
     def begin(self, call: Callable[P, object], *arguments: P.args, **keywords: P.kwargs) -> None:
         """Have a blocking function called in a worker thread, whose result nobody waits for."""

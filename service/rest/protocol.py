@@ -14,9 +14,10 @@ from uvicorn.server import ServerState
 from service.faces.admission import Admission
 from service.faces.problems import RETRY_SECONDS, ProblemError, problem_document
 from service.request_ids import request_id_of
+from service.rest.ends import Inlet, Outlet
 from service.rest.problems import MEDIA_TYPE
 from service.rest.request_ids import HEADER_NAME, sent_id
-from service.rest.wire import EXTENSION, Inlet, Outlet, Wire, offer
+from service.rest.wire import EXTENSION, Wire, offer
 
 MAX_HEAD_BYTES = 64 << 10
 """Request line and header fields together. The parser keeps a head in memory until it is whole."""
@@ -159,6 +160,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         """The client has read most of what waited for it."""
         self._times_resumed += 1
         super().resume_writing()
+
     def end_of_body(self) -> None:
         """The rest of the body was read past the parser, which so never sees its end: the next head gets a new one."""
         self.parser = httptools.HttpRequestParser(self)

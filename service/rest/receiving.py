@@ -13,11 +13,12 @@ from service.faces.admission import Admitted
 from service.faces.context import Context
 from service.faces.problems import ProblemError
 from service.faces.uploads import Chunks, Intake, Supply
-from service.rest.wire import Inlet, wire_of
+from service.rest.ends import Inlet
+from service.rest.wire import wire_of
 
 DISCARD_SECONDS = 5.0
 """How long the rest of a body that is no good is waited for, so that the client can read why."""
-MAX_DISCARDED_BYTES = 16 << 20
+MAX_DISCARDED_BYTES = 64 << 20
 """How much of it is read."""
 _DISCARD_BYTES = 256 << 10
 P = ParamSpec("P")

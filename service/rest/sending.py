@@ -8,7 +8,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from service.faces.context import Context
-from service.rest.wire import Outlet, Wire, wire_of
+from service.rest.ends import Outlet
+from service.rest.wire import Wire, wire_of
 from service.shelf.fetching import Fetch
 from storage.base import Payload
 from storage.buffers import behind

@@ -17,6 +17,7 @@ from tests.integration.local.conftest import open_files
 from tests.integration.ssd.test_damage import flip
 from tests.support.live import Live, live
 from tests.support.local import local_parts
+from tests.support.page_cache import bring_in
 from tests.support.service import register
 from tests.support.shelf import BLOCK, KEYS, fill, payload_of, plan
 
@@ -39,14 +40,15 @@ def reader(service: Live) -> Iterator[LocalReader]:
 
 
 def leased(service: Live, blocks: int = 6, **options: object) -> str:
-    """A lease of so many blocks, which are stored where they are not."""
+    """A lease of so many blocks, which are stored where they are not, and in the page cache."""
     namespace = register(service.parts)
     fill(service.parts, namespace, BLOCKS, range(blocks))
+    bring_in(segments(service))
     return plan(service.parts, namespace, blocks * BLOCK + 200, **options).lease.lease_id  # type: ignore[arg-type]
 
 
-def segment(service: Live) -> Path:
-    return sorted((service.parts.settings.store.data_dir / "shelf/segments").glob("*.seg"))[0]
+def segments(service: Live) -> Path:
+    return service.parts.settings.store.data_dir / "shelf/segments"
 
 
 def test_blocks_are_where_they_are(service: Live, reader: LocalReader) -> None:
@@ -94,7 +96,7 @@ def test_a_record_that_is_erased_while_it_is_used_is_told_at_the_end(service: Li
 
 def test_a_damaged_block_ends_the_view(service: Live, reader: LocalReader) -> None:
     lease_id = leased(service)
-    flip(segment(service), 3 * 4096 + HEADER_BYTES + 9)
+    flip(min(segments(service).glob("*.seg")), 3 * 4096 + HEADER_BYTES + 9)
     with reader.view(lease_id, budget_seconds=20) as view:
         assert len(view.blocks) == 3
         assert view.missing is MissReason.CORRUPT

@@ -146,7 +146,8 @@ def test_a_file_system_that_turns_read_only_serves_what_it_has(closing: ExitStac
 def test_bytes_that_cannot_be_read_are_corrupt_misses_and_no_others(closing: ExitStack, tmp_path: Path) -> None:
     disk = LoopDisk(tmp_path, 64 * MIB)
     closing.callback(disk.close)
-    store = make_store(closing, tmp_path, disk.mounted, KVSHELF_STORE__BUDGET_BYTES=str(16 * MIB))
+    settings = {"KVSHELF_STORE__BUDGET_BYTES": str(16 * MIB), "KVSHELF_STORE__MEMORY_BYTES": "0"}
+    store = make_store(closing, tmp_path, disk.mounted, **settings)
     assert {store.put(number).status_code for number in range(6)} == {201}
     disk.lose_bytes_of(store.served.data_dir / "segments" / "000001.seg", 4 * RECORD_BYTES)
     found = [store.get(number) for number in range(6)]

@@ -2,6 +2,7 @@
 
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -167,3 +168,42 @@ def test_what_goes_on_after_a_refusal_is_cut_off(face: Live, http: httpx.Client)
         with pytest.raises(ConnectionError):
             connection.sendall(bytes(20 * limit))
     assert http.get("/healthz").status_code == 200
+
+
+def test_half_a_long_store_is_a_408(face: Live, http: httpx.Client) -> None:
+    """Its body is read past the HTTP server; what was whole is kept all the same."""
+    register(http, bytes_per_token=16_384)
+    keys = keys_of(http, tokens(2 * BLOCK))
+    frames = b"".join(frame(key, (n + 1) * BLOCK, payload=bytes(16_384 * BLOCK)) for n, key in enumerate(keys))
+    with connected(face) as connection:
+        connection.sendall(head("/v1/namespaces/ns/store", len(frames), "application/vnd.kvshelf.frames.v1", "POST"))
+        connection.sendall(frames[:-100_000])
+        assert rest_of(connection).startswith(b"HTTP/1.1 408 ")
+    assert refused(http, "slow") == 1
+    eventually(lambda: face.context.under_way == 0 and face.context.stores_under_way == 0, SOON)
+
+
+def test_an_answer_that_is_read_slowly_is_sent_to_its_end(face: Live, http: httpx.Client) -> None:
+    """Several times the patience, with pauses that are shorter than it."""
+    register(http, bytes_per_token=16_384)
+    prompt = tokens(4 * BLOCK)
+    keys = keys_of(http, prompt)
+    for number, key in enumerate(keys):
+        store(http, frame(key, (number + 1) * BLOCK, payload=bytes(16_384 * BLOCK)))
+    planned = plan(http, prompt + tokens(2 * BLOCK))
+    start, end = planned["plan"]["load"]["global"]
+    expected = (end - start) * 16_384
+    assert expected >= 4 << 20
+    ask = f"GET /v1/leases/{planned['lease']['lease_id']}/fetch HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
+    pause = threading.Event()
+    with connected(face, receive_bytes=1 << 16) as connection:
+        connection.sendall(ask)
+        received = 0
+        for _ in range(16):
+            pause.wait(STALL_SECONDS / 4)
+            received += len(connection.recv(1 << 16))
+        while received < expected:
+            chunk = connection.recv(1 << 20)
+            assert chunk, f"cut off after {received} of {expected} bytes"
+            received += len(chunk)
+    assert refused(http, "slow") == 0

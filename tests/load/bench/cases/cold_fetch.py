@@ -1,11 +1,10 @@
 """Cold blocks over HTTP: neither in the service's memory nor in the page cache."""
 
-import os
-
 from tests.load.bench.base import Case, Figures
 from tests.load.bench.measure import rate_gb_s
 from tests.load.bench.sizes import MIB
 from tests.load.bench.stage import Stage
+from tests.support.page_cache import drop
 
 _MEMORY_BYTES = 128 * MIB
 """Room to read ahead, not for the prompts."""
@@ -44,9 +43,6 @@ class ColdFetch(Case):
     def _fetch(self) -> int:
         tokens = self._prompts[self._next]
         self._next = (self._next + 1) % len(self._prompts)
-        for segment in (self._service.data_dir / "segments").iterdir():
-            descriptor = os.open(segment, os.O_RDONLY)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(descriptor)
+        drop(self._service.data_dir / "segments")
         with self._service.leased(tokens) as plan:
             return self._service.fetch(plan)

@@ -19,6 +19,7 @@ from tests.load.bench.measure import milliseconds, rate_gb_s
 from tests.load.bench.sinks import ReusedBuffers
 from tests.load.bench.stage import Stage
 from tests.support.client import Buffers, loaded_bytes
+from tests.support.page_cache import bring_in
 
 
 class _LocalCase(Case):
@@ -30,6 +31,7 @@ class _LocalCase(Case):
         self._service = stage.service()
         self._tokens = stage.prompt(stage.sizes.blocks)
         self._service.client.store(self._service.namespace, stage.records(self._service, self._tokens), durable=False)
+        bring_in(self._service.data_dir / "segments")
         options = TransportOptions()
         rest = transport_module(self._service.url).connect(self._service.url, options)
         stage.closing.callback(rest.close)
@@ -126,6 +128,7 @@ class LocalFetch(Case):
         self._service = stage.service()
         self._tokens = stage.prompt(stage.sizes.blocks)
         self._service.client.store(self._service.namespace, stage.records(self._service, self._tokens), durable=False)
+        bring_in(self._service.data_dir / "segments")
         self._client = Client(self._service.url, strict=True, budget_seconds=10)
         stage.closing.callback(self._client.close)
         self._buffers = Buffers(self._service.namespace)
