@@ -1,12 +1,11 @@
 """Numbers on the command line: taken within bounds, or refused with the bounds."""
 
 import argparse
-import re
 from collections.abc import Callable
+from contextlib import suppress
 
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_BYTES = {"": 1, "B": 1, **{f"{unit}B": 1000**power for power, unit in enumerate("KMGTP", 1)}}
-_BYTES |= {f"{unit}iB": 1 << 10 * power for power, unit in enumerate("KMGTP", 1)}
+from service.units import bytes_of, seconds_of
+
 _MAX_SECONDS, _MAX_BYTES = 10 * 366 * 86_400.0, 1 << 60
 
 
@@ -36,26 +35,23 @@ def number_from(low: float, high: float, *, or_zero: bool = False) -> Callable[[
 
 
 def seconds(text: str) -> float:
-    """A duration, as ``90``, ``90s``, ``5m``, ``72h`` or ``3d``; raises ArgumentTypeError."""
-    value = _with_unit(text, _SECONDS)
-    if value is not None and 0 < value <= _MAX_SECONDS:
-        return value
+    """A duration above 0, as :func:`service.units.seconds_of` reads it; raises ArgumentTypeError."""
+    with suppress(ValueError):
+        value = seconds_of(text)
+        if 0 < value <= _MAX_SECONDS:
+            return value
     raise argparse.ArgumentTypeError(f"{text[:40]!r} is no duration above 0, such as 90s, 5m, 72h, 3d")
 
 
 def byte_count(text: str) -> int:
-    """A size, as ``4096``, ``64GB`` (decimal) or ``64GiB`` (binary), or 0; raises ArgumentTypeError."""
-    value = _with_unit(text, _BYTES)
-    if value is not None and value <= _MAX_BYTES:
-        return round(value)
+    """A size or 0, as :func:`service.units.bytes_of` reads it; raises ArgumentTypeError."""
+    with suppress(ValueError):
+        value = bytes_of(text)
+        if value <= _MAX_BYTES:
+            return value
     raise argparse.ArgumentTypeError(f"{text[:40]!r} is no size, such as 4096, 64GB, 64GiB, 1.5TB")
 
 
 def bytes_per_token(text: str) -> int | None:
     """The size of a miniature's records; None for ``full`` or 0, the profile's own; raises ArgumentTypeError."""
     return None if text in ("full", "0") else count(text)
-
-
-def _with_unit(text: str, units: dict[str, int]) -> float | None:
-    found = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?) ?([A-Za-z]*)", text, re.ASCII)
-    return float(found[1]) * units[found[2]] if found and found[2] in units else None

@@ -3,6 +3,7 @@
 from pydantic import Field, model_validator
 
 from service.settings.base import GIB, KIB, MIB, Group
+from service.units import bytes_text
 
 SLACK_BYTES = 64 << 10
 """What is read with a record, of its header and of the one behind it."""
@@ -38,6 +39,7 @@ class LimitSettings(Group):
         if self.max_body_bytes * self.max_source_share < self.max_snapshot_bytes + SLACK_BYTES:
             raise ValueError(
                 "limits.max_body_bytes, times limits.max_source_share, has no room for one snapshot of"
-                f" limits.max_snapshot_bytes = {self.max_snapshot_bytes}: raise the former or lower the latter"
+                f" limits.max_snapshot_bytes = {bytes_text(self.max_snapshot_bytes)}:"
+                " raise the former or lower the latter"
             )
         return self

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic_core import ErrorDetails
 from pydantic_settings import (
     BaseSettings,
     InitSettingsSource,
@@ -22,6 +23,7 @@ from pydantic_settings import SettingsError as PydanticSettingsError
 
 from service.access.hosts import is_loopback
 from service.settings.access import MIN_POOL_BYTES, MIN_STORE_BYTES, AccessSettings
+from service.settings.base import as_written
 from service.settings.encryption import EncryptionSettings
 from service.settings.grpc import GrpcSettings
 from service.settings.lease import LeaseSettings
@@ -33,6 +35,7 @@ from service.settings.server import ServerSettings
 from service.settings.store import StoreSettings
 from service.settings.tls import TlsSettings
 from service.settings.tracing import TracingSettings
+from service.units import bytes_text
 
 SHARED_SHELF = ""
 """The shelf of all tenants that have none of their own."""
@@ -88,10 +91,11 @@ class Settings(BaseSettings):
             ("pool", self.pool_budgets(), MIN_POOL_BYTES),
         ):
             if budgets[SHARED_SHELF] < least:
-                own = sum(budgets.values()) - budgets[SHARED_SHELF]
+                total = sum(budgets.values())
+                own = total - budgets[SHARED_SHELF]
                 raise ValueError(
-                    f"the tenants' own {what}_budget_bytes come to {own}, which leaves {budgets[SHARED_SHELF]} of"
-                    f" {what}.budget_bytes for all others: raise it, or lower theirs, so that {least} are left"
+                    f"the tenants' own {what}_budget_bytes come to {bytes_text(own)}, of the {bytes_text(total)} of"
+                    f" {what}.budget_bytes: raise it, or lower theirs, so that {bytes_text(least)} are left for others"
                 )
         return self
 
@@ -115,6 +119,13 @@ _CONFIG_VARIABLE = "KVSHELF_CONFIG"
 TOKEN_VARIABLE = "KVSHELF_TOKEN"  # noqa: S105 - the name of one
 """What commands that talk to a service send as their token. No setting of a service."""
 _TEST_PREFIX = "KVSHELF_TEST_"
+_BOUNDS = {
+    "greater_than_equal": "at least",
+    "greater_than": "above",
+    "less_than_equal": "at most",
+    "less_than": "below",
+}
+"""How a bound is said, by pydantic's name of the error."""
 
 
 def load_settings(
@@ -173,20 +184,25 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
-    known = {"KVSHELF_" + name.replace(".", "__").upper() for name in setting_names()}
-    known |= {_CONFIG_VARIABLE, TOKEN_VARIABLE}
-    groups = {f"KVSHELF_{group.upper()}" for group in Settings.model_fields}
-    known |= groups
+    known = {_variable(name) for name in setting_names()} | {_CONFIG_VARIABLE, TOKEN_VARIABLE}
+    known |= {_variable(group) for group in Settings.model_fields}
     for name in environment:
         if name.upper().startswith("KVSHELF_") and not name.startswith(_TEST_PREFIX) and name.upper() not in known:
-            near = difflib.get_close_matches(name.upper(), known - groups, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise SettingsError(f"the environment variable {name} names no setting{hint}")
+            near = map(_variable, _nearest(name.upper().removeprefix("KVSHELF_").replace("__", ".").lower()))
+            hint = " or ".join(near)
+            raise SettingsError(f"the environment variable {name} names no setting{hint and f'; did you mean {hint}?'}")
 
 
-def _hint(name: str) -> str:
-    near = difflib.get_close_matches(name, [*setting_names(), *Settings.model_fields], 1)
-    return f", did you mean {near[0]}?" if near else ""
+def _variable(name: str) -> str:
+    """The environment variable of a setting or of a group."""
+    return "KVSHELF_" + name.replace(".", "__").upper()
+
+
+def _nearest(name: str) -> list[str]:
+    """What somebody may have meant who wrote ``name``: the same word in its own group, or else what looks like it."""
+    word = name.rpartition(".")[2]
+    same = [known for known in setting_names() if known.partition(".")[2] == word]
+    return same or difflib.get_close_matches(name, [*setting_names(), *Settings.model_fields], 1)
 
 
 def _explain(error: ValidationError | PydanticSettingsError, path: Path | None) -> str:
@@ -196,6 +212,17 @@ def _explain(error: ValidationError | PydanticSettingsError, path: Path | None) 
     lines = []
     for problem in error.errors(include_input=False, include_url=False):
         name = ".".join(str(part) for part in problem["loc"])
-        text = f"unknown setting{_hint(name)}" if problem["type"] == "extra_forbidden" else problem["msg"]
-        lines.append(f"{f'{name}: ' if name else ''}{text.removeprefix('Value error, ')}")
+        lines.append(f"{f'{name}: ' if name else ''}{_reason(name, problem)}")
     return f"bad settings{where}: " + "; ".join(lines)
+
+
+def _reason(name: str, problem: ErrorDetails) -> str:
+    """What is wrong with one setting; a bound is said in the units that the setting may be written in."""
+    kind = problem["type"]
+    if kind == "extra_forbidden":
+        hint = " or ".join(_nearest(name))
+        return f"unknown setting{hint and f', did you mean {hint}?'}"
+    if kind in _BOUNDS:
+        (bound,) = problem["ctx"].values()
+        return f"must be {_BOUNDS[kind]} {as_written(name.rpartition('.')[2], bound)}"
+    return problem["msg"].removeprefix("Value error, ")

@@ -85,6 +85,48 @@ def test_any_address_is_taken_with_tokens(host: str) -> None:
     assert load_settings(flags=flags).server.host == host
 
 
+@pytest.mark.parametrize(
+    ("written", "budget_bytes"), [("10GiB", 10 << 30), ("10 GiB", 10 << 30), ("1TB", 10**12), ("16777216", 16 << 20)]
+)
+def test_sizes_and_durations_have_units_in_the_file_and_in_the_environment(
+    written: str, budget_bytes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "kvshelf.toml"
+    path.write_text(
+        f'[store]\nbudget_bytes = "{written}"\nttl_seconds = "72h"\n[server]\ndrain_seconds = "0"\n'
+        '[scrub]\nbytes_per_second = "5MB"\n[access.tenants.acme]\npool_budget_bytes = "4MiB"\n'
+    )
+    settings = load_settings(path)
+    assert (settings.store.budget_bytes, settings.store.ttl_seconds) == (budget_bytes, 259_200)
+    assert (settings.server.drain_seconds, settings.scrub.bytes_per_second) == (0, 5_000_000)
+    assert settings.access.tenants["acme"].pool_budget_bytes == 4 << 20
+    monkeypatch.setenv("KVSHELF_STORE__BUDGET_BYTES", written)
+    monkeypatch.setenv("KVSHELF_POOL__TTL_SECONDS", "5m")
+    assert (load_settings().store.budget_bytes, load_settings().pool.ttl_seconds) == (budget_bytes, 300)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[store]\nbudget_bytes = '1MiB'", "store.budget_bytes: must be at least 16 MiB"),
+        ("[store]\nbudget_bytes = '10 gigs'", "store.budget_bytes: is no size, such as 4096, 64GB, 64GiB, 1.5TB"),
+        ("[store]\nttl_seconds = 'soon'", "store.ttl_seconds: is no duration, such as 90s, 5m, 72h, 3d"),
+        ("[lease]\nttl_seconds = '2h'", "lease.ttl_seconds: must be at most 1h"),
+        ("[server]\nport = 65536", "server.port: must be at most 65535"),
+        ("[access.tenants.a]\nstore_budget_bytes = 1", "access.tenants.a.store_budget_bytes: must be at least 16 MiB"),
+        ("[access.tenants.a]\nstore_budget_bytes = '10GiB'", "come to 10 GiB, of the 10 GiB of store.budget_bytes"),
+        ("[limits]\nmax_snapshot_bytes = '3GiB'", "limits.max_snapshot_bytes = 3 GiB"),
+        ("port = 1", "port: unknown setting, did you mean server.port or grpc.port?"),
+        ("[store]\nhost = 'a'", "store.host: unknown setting, did you mean server.host?"),
+    ],
+)
+def test_errors_are_in_the_units_that_are_written_and_name_the_place(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "kvshelf.toml"
+    path.write_text(text)
+    with pytest.raises(SettingsError, match=re.escape(says)):
+        load_settings(path)
+
+
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="cannot read"):
         load_settings(tmp_path / "none.toml")
@@ -95,6 +137,8 @@ def test_an_unknown_variable_is_refused_with_the_nearest_name() -> None:
         load_settings(environment={"KVSHELF_SERVER_PORT": "1"})
     with pytest.raises(SettingsError, match="did you mean KVSHELF_SERVER__PORT"):
         load_settings(environment={"KVSHELF_SERVER__PROT": "1"})
+    with pytest.raises(SettingsError, match="did you mean KVSHELF_SERVER__PORT or KVSHELF_GRPC__PORT"):
+        load_settings(environment={"KVSHELF_PORT": "1"})
     load_settings(environment={"KVSHELF_TEST_REDIS_URL": "x", "OTHER": "y", "KVSHELF_TOKEN": "z"})
 
 
