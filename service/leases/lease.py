@@ -5,9 +5,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from kvshelf_client.words import MissReason
 from service.namespaces import Namespace
 from service.planner import Ran
 from service.planner.base import ResumePlan
+from service.shelf.missing import Missing
 from storage.base import Hold
 
 
@@ -45,6 +47,7 @@ class Lease:
     ``keys`` are the block keys of all that the plan or its fallback uses, from the prompt's start: their life is
     renewed when the request ends. ``blocks`` has a hold a shard, each with the blocks from ``first_block`` on, and is
     empty where no block is loaded; ``snapshot`` holds the primary plan's snapshot, one record a shard.
+    ``missing`` says why it saves no more, ``why_lost`` why its snapshot was gone when it was fetched, if it was.
     ``owner`` is the tenant that asked for the plan, None where there are no tenants; for others it does not exist.
     """
 
@@ -65,6 +68,8 @@ class Lease:
     fell_back: bool = False
     was_read: bool = False
     owner: str | None = None
+    missing: Missing | None = None
+    why_lost: MissReason | None = None
 
     @property
     def request_key(self) -> RequestKey:

@@ -9,6 +9,12 @@ from service.planner.base import Mode, Source
 SOURCES = tuple(source.value for source in Source)
 MODES = tuple(mode.value for mode in Mode)
 REASONS = tuple(reason.value for reason in MissReason)
+MISSED = (
+    ("none", ("new_text", "unused")),
+    ("block", (*REASONS, "refused")),
+    ("snapshot", (*REASONS, "refused", "superseded")),
+)
+"""Of missed tokens: the class of what is missing, and why."""
 CLASS_OF_TIER = {"ssd": "block", "dram": "snapshot"}
 TIERS = tuple(CLASS_OF_TIER)
 CLASSES = tuple(CLASS_OF_TIER.values())

@@ -58,6 +58,12 @@ class Metrics:
         self.saved_tokens = self._counter(
             "kvshelf_saved_tokens_total", "Prompt tokens of finished requests that were not run."
         )
+        self.missed_tokens = self._counter(
+            "kvshelf_missed_tokens_total",
+            "Prompt tokens of finished requests that were run, by what was missing first.",
+            "class",
+            "reason",
+        )
         self.plans = self._counter("kvshelf_plans_total", "Plans answered.", "mode", "exact")
         self.resumes = self._counter("kvshelf_resumes_total", "Plans that finished requests ran.", "mode", "exact")
         self.latency = self._histogram(
@@ -158,6 +164,9 @@ class Metrics:
     def _initialise(self) -> None:
         for source in labels.SOURCES:
             self.prompt_tokens.labels(source)
+        for kind, reasons in labels.MISSED:
+            for reason in reasons:
+                self.missed_tokens.labels(kind, reason)
         for mode in labels.MODES:
             for exact in ("true", "false"):
                 self.plans.labels(mode, exact)

@@ -234,6 +234,7 @@ def _read_snapshots(parts: Parts, lease: Lease, shards: range) -> list[Payload]:
         if isinstance(found, Miss) or not isinstance(entry, Entry) or found.entry.provenance < entry.provenance:
             reason = found.reason if isinstance(found, Miss) else MissReason.EVICTED
             parts.metrics.fetched.labels("snapshot", "miss", reason.value).inc()
+            lease.why_lost = reason
             _fall_back(parts, lease)
             return []
         frames += [_header(FrameKind.SNAPSHOT, key, boundary, found.entry), found.payload]
@@ -271,6 +272,7 @@ def _retire(parts: Parts, earlier: RecordId, provenance: Provenance) -> None:
         (found,) = parts.snapshots.lookup([earlier])
         if isinstance(found, Entry) and found.provenance <= provenance:
             parts.snapshots.delete([earlier], cause="superseded")
+            parts.fates.note("snapshot", [earlier], "superseded")
 
 
 def _pieces(announced: Announced) -> Iterator[_Piece]:

@@ -5,6 +5,7 @@ from collections.abc import Collection
 from service.leases.lease import Lease, RanPlan
 from service.planner import request_for, resume_plan, tokens_by_source
 from service.planner.base import Cached, Layout, ResumePlan
+from service.shelf.missing import UNUSED
 from service.shelf.parts import Parts
 
 
@@ -52,8 +53,18 @@ def _account(parts: Parts, lease: Lease, ran: RanPlan) -> ResumePlan:
     metrics.hit_tokens.inc(lease.hit_tokens)
     metrics.replayed_tokens.inc(plan.replayed_tokens)
     metrics.saved_tokens.inc(plan.saved_tokens)
+    _count_missed(parts, lease, plan)
     metrics.resumes.labels(plan.mode.value, str(plan.exact).lower()).inc()
     return plan
+
+
+def _count_missed(parts: Parts, lease: Lease, ran: ResumePlan) -> None:
+    if lease.missing is None:
+        return
+    why_less = ("snapshot", lease.why_lost.value) if lease.why_lost else UNUSED
+    for cause, tokens in lease.missing.tokens(lease.primary.plan, ran, why_less).items():
+        if tokens:
+            parts.metrics.missed_tokens.labels(*cause).inc(tokens)
 
 
 def _plan_that_ran(lease: Lease, ran: RanPlan) -> ResumePlan:

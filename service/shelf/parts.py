@@ -13,6 +13,7 @@ from service.namespaces import NamespaceRegistry
 from service.scrub.scrubber import Scrubber
 from service.sealing import KeyBook
 from service.settings import Settings
+from service.shelf.fates import Fates
 from service.shelf.turns import Turns
 from service.tracing import Tracing
 from storage.base import Tier
@@ -45,6 +46,8 @@ class Parts:
     """End every lease, flush, and let go of the tiers and the data directory."""
     erasures: ErasureBook
     scrubber: Scrubber
+    fates: Fates = field(default_factory=Fates)
+    """What became of records that no tier has."""
     keys: KeyBook | None = None
     """The keys that records are sealed with; None where encryption is off."""
     tracing: Tracing | None = None

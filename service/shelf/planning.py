@@ -8,7 +8,9 @@ from service.leases.lease import Answer, Lease, PlanFacts, RequestKey
 from service.namespaces import Namespace
 from service.planner import Ran, check_request, fallback_plan, resume_plan, useful_snapshot_boundaries
 from service.planner.accounts import hit_tokens_of
-from service.planner.base import Cached, Load, Mode, Request, ResumePlan
+from service.planner.base import Cached, Layout, Load, Mode, Request, ResumePlan
+from service.planner.candidates import highest_boundary
+from service.shelf.missing import NEW_TEXT, UNUSED, Cause, Missing, why_blocks_end
 from service.shelf.parts import Parts
 from service.shelf.survey import (
     BlockSurvey,
@@ -78,6 +80,7 @@ def _plan_on(parts: Parts, ask: Ask, blocks: BlockSurvey) -> Planned:
     cached = Cached(blocks.global_tokens, blocks.exact_global_tokens)
     without = fallback_plan(layout, request, cached)
     snapshots = _survey_useful(parts, ask, cached)
+    beyond = why_blocks_end(parts.fates, blocks.holds, blocks.global_tokens // layout.block_tokens - blocks.first_block)
     plan, held = _choose(parts, ask, cached, snapshots)
     uses_snapshot = held is not None
     lease = Lease(
@@ -95,6 +98,12 @@ def _plan_on(parts: Parts, ask: Ask, blocks: BlockSurvey) -> Planned:
         first_block=blocks.first_block,
         snapshot=held,
         owner=ask.owner,
+        missing=Missing(
+            highest_boundary(layout, request, request.prompt_tokens),
+            highest_boundary(layout, request, blocks.global_tokens),
+            beyond,
+            _why_below(layout, snapshots),
+        ),
     )
     _keep_what_is_loaded(lease)
     _publish(parts, lease, ask.request)
@@ -104,6 +113,13 @@ def _plan_on(parts: Parts, ask: Ask, blocks: BlockSurvey) -> Planned:
         (blocks.global_tokens, blocks.reason) if blocks.reason else None,
         None if plan.mode in (Mode.SNAPSHOT, Mode.RESIDENT) else snapshots.missing,
     )
+
+
+def _why_below(layout: Layout, snapshots: SnapshotSurvey) -> Cause:
+    """Why tokens are run whose blocks are there. Where nothing but snapshots is stored, text without one is new."""
+    if snapshots.cause is None:
+        return UNUSED
+    return NEW_TEXT if snapshots.cause == "never_stored" and not layout.block_bytes else ("snapshot", snapshots.cause)
 
 
 def _survey_useful(parts: Parts, ask: Ask, cached: Cached) -> SnapshotSurvey:
@@ -133,8 +149,8 @@ def _choose(parts: Parts, ask: Ask, cached: Cached, snapshots: SnapshotSurvey) -
             return plan, hold
         hold.release()
         found = [snapshot for snapshot in found if snapshot.boundary_tokens != boundary]
-        if lost is not None and snapshots.missing is None:
-            snapshots.missing = (boundary, lost.reason)
+        if lost is not None:
+            snapshots.lacks(boundary, parts.fates, hold.entries)
 
 
 def _keep_what_is_loaded(lease: Lease) -> None:

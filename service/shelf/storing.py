@@ -8,6 +8,7 @@ from kvshelf_client.frames import FrameHeader, FrameKind
 from kvshelf_client.words import Provenance, RecordClass
 from service.namespaces import Namespace
 from service.planner import Ran, Refusal, judge_store
+from service.shelf.fates import Fate
 from service.shelf.parts import Parts
 from storage.base import Payload, Record, Tier, WriteOutcome, WriteResult
 
@@ -46,6 +47,8 @@ _OUTCOMES = {
 }
 
 
+_FATES: dict[WriteOutcome, Fate] = {WriteOutcome.FULL: "refused", WriteOutcome.TIER_DOWN: "tier_down"}
+
 UNKNOWN_PLAN = Ran(write_floor=0, exact=False, held_tokens=0, held_exact_tokens=0)
 """What is taken to have run where a store names a plan that is not known: anything, so nothing is exact."""
 
@@ -73,6 +76,8 @@ def store(parts: Parts, upload: Upload, frames: Sequence[tuple[FrameHeader, Payl
             accepted[_CLASSES[header.kind]].append((position, _record(upload, header, payload, judged)))
     for tier, kind in ((parts.blocks, RecordClass.BLOCK), (parts.snapshots, RecordClass.SNAPSHOT)):
         for position, record, result in _write(parts, tier, accepted[kind], durable=upload.durable):
+            if result.outcome in _FATES:
+                parts.fates.note(kind.name.lower(), [record.id], _FATES[result.outcome])
             outcome, reason = _OUTCOMES[result.outcome]
             header = frames[position][0]
             outcomes[position] = Outcome(header, outcome, reason, record.provenance, result.generation)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from kvshelf_client.words import MissReason, Provenance
 from service.namespaces import Namespace
 from service.planner.base import Request, Snapshot
+from service.shelf.fates import Fates
+from service.shelf.missing import why_no_snapshot
 from service.shelf.parts import Parts
 from storage.base import Entry, Hold, Miss, RecordId
 
@@ -37,11 +39,21 @@ class BlockSurvey:
 class SnapshotSurvey:
     """The live snapshots found, deepest first.
 
-    ``missing`` says why the deepest boundary looked at has none: (boundary, reason), or None.
+    ``missing`` says why the deepest boundary looked at has none: (boundary, reason), or None. ``cause`` is that of the
+    deepest one that was ever stored, as :func:`~service.shelf.missing.why_no_snapshot` has it; ``never_stored`` where
+    none was, None where none is missing.
     """
 
     found: list[Snapshot]
     missing: tuple[int, MissReason] | None
+    cause: str | None = None
+
+    def lacks(self, boundary: int, fates: Fates, entries: Sequence[Entry | Miss]) -> None:
+        """Note a boundary, not as deep as those before, whose snapshot is not there: at least one entry is a miss."""
+        if self.missing is None:
+            self.missing = boundary, next(entry.reason for entry in entries if isinstance(entry, Miss))
+        if self.cause in (None, "never_stored"):
+            self.cause = why_no_snapshot(fates, entries)
 
 
 def survey_blocks(
@@ -133,8 +145,8 @@ def _survey_batch(
         missing = next((entry.reason for entry in shards if isinstance(entry, Miss)), None)
         if missing is None:
             survey.found.append(Snapshot(boundary, worst_provenance(shards)))
-        elif survey.missing is None:
-            survey.missing = (boundary, missing)
+        else:
+            survey.lacks(boundary, parts.fates, shards)
         down = down or missing is MissReason.TIER_DOWN
     return down
 
