@@ -35,7 +35,7 @@ class GuardedAccess(Access):
         self._denied = denied
         self._trouble: str | None = None
         self._data = self._read()
-        self._tokens = _by_selector(self._data)
+        self._tokens = self._by_selector(self._data)
 
     @property
     def is_guarded(self) -> bool:
@@ -71,7 +71,7 @@ class GuardedAccess(Access):
         try:
             data = self._read()
             if data != self._data:
-                self._tokens = _by_selector(data)
+                self._tokens = self._by_selector(data)
                 self._data = data
                 _LOG.info("tokens_reloaded", tokens=len(self._tokens))
             self._trouble = None
@@ -91,9 +91,16 @@ class GuardedAccess(Access):
                 if stat.S_IMODE(os.fstat(file.fileno()).st_mode) & stat.S_IWOTH:
                     raise TokenFileError(f"{self._path} can be written by anybody; chmod o-w it")
                 return file.read(MAX_FILE_BYTES + 1)
+        except PermissionError:
+            raise TokenFileError(
+                f"{self._path} cannot be read by this process, user {os.geteuid()}: give the file a group of that user"
+                " (chgrp, chmod 640; `kvshelf token new --group`)"
+            ) from None
         except OSError as error:
             raise TokenFileError(f"{self._path} cannot be read: {error.strerror}") from None
 
-
-def _by_selector(data: bytes) -> Mapping[str, Token]:
-    return {token.selector: token for token in read_tokens(data)}
+    def _by_selector(self, data: bytes) -> Mapping[str, Token]:
+        try:
+            return {token.selector: token for token in read_tokens(data)}
+        except TokenFileError as error:
+            raise TokenFileError(f"{self._path}: {error}") from None

@@ -112,31 +112,51 @@ def read_tokens(data: bytes) -> list[Token]:
     if len(data) > MAX_FILE_BYTES:
         raise TokenFileError(f"it has more than {MAX_FILE_BYTES} bytes")
     try:
-        entries = _File.model_validate(tomllib.loads(data.decode())).token
-    except ValidationError as error:
-        raise TokenFileError(_explain(error)) from None
+        document = tomllib.loads(data.decode())
     except ValueError as error:
         raise TokenFileError(f"it is no TOML: {type(error).__name__}") from None
-    tokens = list(map(_token, entries))
-    if len({token.selector for token in tokens}) < len(tokens):
-        raise TokenFileError("two tokens have the same id")
+    try:
+        entries = _File.model_validate(document).token
+    except ValidationError as error:
+        raise TokenFileError(_explain(error, document)) from None
+    tokens = [_token(_label(at, entry.id), entry) for at, entry in enumerate(entries)]
+    known: set[str] = set()
+    for at, entry in enumerate(entries):
+        if entry.id in known:
+            raise TokenFileError(f"{_label(at, entry.id)} has the id of an earlier one; each takes its own")
+        known.add(entry.id)
     return tokens
 
 
-def _token(entry: _Entry) -> Token:
+def _token(label: str, entry: _Entry) -> Token:
     try:
         tenant = check_tenant(entry.tenant)
     except ValueError as error:
-        raise TokenFileError(f"token {entry.id}: {error}, or {OPERATOR!r} for the operator") from None
+        raise TokenFileError(f"{label}: {error}, or {OPERATOR!r} for the operator") from None
     principal = Principal(tenant, entry.scopes, entry.id)
     return Token(principal, bytes.fromhex(entry.sha256), entry.expires.timestamp() if entry.expires else None)
 
 
-def _explain(error: ValidationError) -> str:
+def _label(at: int, token_id: object) -> str:
+    """Which entry: its number from 1, and its id, unless that is none or may be a hash in the wrong line."""
+    is_id = isinstance(token_id, str) and re.fullmatch(_ID, token_id) and len(token_id) < 2 * SECRET_BYTES
+    return f"token {at + 1} ({token_id})" if is_id else f"token {at + 1}"
+
+
+def _explain(error: ValidationError, document: dict[str, Any]) -> str:
     """What is wrong, field by field, without a word of what stands there: nor the name of a field that there is not."""
     problems: list[Any] = error.errors(include_input=False, include_url=False, include_context=False)
-    return "; ".join(f"{'.'.join(map(_place, one['loc']))}: {one['msg']}" for one in problems[:5])
+    return "; ".join(f"{_place(one['loc'], document)}: {one['msg']}" for one in problems[:5])
 
 
-def _place(part: int | str) -> str:
+def _place(where: tuple[int | str, ...], document: dict[str, Any]) -> str:
+    match where:
+        case ("token", int(at), *fields):
+            entry = document["token"][at]
+            label = _label(at, entry.get("id") if isinstance(entry, dict) else None)
+            return ".".join([label, *map(_field, fields)])
+    return ".".join(map(_field, where))
+
+
+def _field(part: int | str) -> str:
     return str(part) if isinstance(part, int) or part in {"token", *_Entry.model_fields} else "an unknown field"

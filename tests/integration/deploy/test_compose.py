@@ -1,5 +1,6 @@
 """The composition: its files are there, and what it would start works together when started without containers."""
 
+import os
 import re
 import socket
 from collections.abc import Iterator
@@ -21,9 +22,26 @@ SERVICES: dict[str, dict[str, Any]] = yaml.safe_load(COMPOSE.read_text())["servi
 
 
 def mounts(service: str) -> dict[str, Path | str]:
-    """Where the service finds what is mounted, and what that is; variables at their defaults."""
-    split = [re.sub(r"\$\{\w+:-(.*?)\}", r"\1", volume).split(":") for volume in SERVICES[service]["volumes"]]
-    return {there: (COMPOSE.parent / here).resolve() if here.startswith(".") else here for here, there, *_ in split}
+    """Where the service finds what is mounted, and what that is: a file, or the name of a volume."""
+    found: dict[str, Path | str] = {}
+    for volume in SERVICES[service]["volumes"]:
+        if isinstance(volume, str):
+            name, _, there = volume.partition(":")
+            found[there] = name
+        else:
+            source = re.sub(r"\$\{\w+:-(.*?)\}", r"\1", volume["source"])  # Variables at their defaults.
+            found[volume["target"]] = (COMPOSE.parent / source).resolve()
+    return found
+
+
+def test_no_directory_is_made_where_a_file_is_missing() -> None:
+    volumes = [volume for service in SERVICES.values() for volume in service.get("volumes", [])]
+    binds = [volume for volume in volumes if not isinstance(volume, str)]
+    assert len(binds) > 5
+    for bind in binds:
+        assert (bind["type"], bind["read_only"], bind["bind"]) == ("bind", True, {"create_host_path": False})
+    named = {volume.partition(":")[0] for volume in volumes if isinstance(volume, str)}
+    assert named == set(yaml.safe_load(COMPOSE.read_text())["volumes"]), "a bind in short form would make directories"
 
 
 def free_port() -> int:
@@ -79,9 +97,8 @@ def _listens(port: int) -> bool:
 
 
 def test_what_it_would_start_works_together(pool: str, tmp_path: Path) -> None:
-    made = [kvshelf("token", "new", *words) for words in (["--tenant", "acme"], ["--tenant", "*", "--scopes", "read"])]
-    tokens = [process.stdout.split()[0] for process in made]
-    (tmp_path / "tokens.toml").write_text("\n".join(process.stdout.split("\n", 1)[1] for process in made))
+    new = ["token", "new", "--append-to", str(tmp_path / "tokens.toml"), "--group", str(os.getegid()), "--tenant"]
+    tokens = [kvshelf(*new, *words).stdout.strip() for words in (["acme"], ["*", "--scopes", "read"])]
     command = command_of(["kvshelf", *SERVICES["kvshelf"]["command"]], mounts("kvshelf"))
     environment = {
         **SERVICES["kvshelf"]["environment"],

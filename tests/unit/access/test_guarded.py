@@ -1,6 +1,7 @@
 """Access by a file: who is taken, and that the file may change, break and come back while the service runs."""
 
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -134,7 +135,7 @@ def test_a_file_that_cannot_be_used_leaves_the_tokens_in_force(keys: Keys, damag
     assert access.trouble() is not None
     assert str(keys.path) not in str(access.trouble())
     access.authenticate(token)
-    with pytest.raises(TokenFileError):
+    with pytest.raises(TokenFileError, match=re.escape(str(keys.path))):
         keys.access()
     if damage == "a directory":
         keys.path.rmdir()

@@ -87,5 +87,22 @@ def test_a_file_that_is_wrong_anywhere_is_refused_whole_and_not_quoted(data: byt
     assert HASH[:8].upper() not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (entry() + entry(id='"b"') + entry(), "token 3 (a) has the id of an earlier one; each takes its own"),
+        (entry() + entry(id='"b"', scopes="[]"), "token 2 (b).scopes: "),
+        (entry(id='"b"', tenant='"a\\n"'), "token 1 (b): a tenant is"),
+        (entry(id=f'"{HASH}"', scopes="[]"), "token 1.scopes: "),
+        (entry(id=f'"{HASH}"') + entry(id=f'"{HASH}"'), "token 2 has the id of an earlier one"),
+        (b"token = [1]", "token 1: "),
+    ],
+)
+def test_a_wrong_entry_is_named_by_its_place_and_by_an_id_that_is_no_hash(data: bytes, says: str) -> None:
+    with pytest.raises(TokenFileError) as caught:
+        read_tokens(data)
+    assert str(caught.value).startswith(says)
+
+
 def test_the_largest_file_is_read() -> None:
     assert len(read_tokens(entry().ljust(MAX_FILE_BYTES, b"\n"))) == 1
