@@ -146,9 +146,10 @@ def problem_of(error: Exception) -> ProblemError:
     return ProblemError(500, "something unexpected happened; the log has it under event unexpected_error")
 
 
-def too_large(limit_bytes: int) -> ProblemError:
-    """The problem of a request whose body is over its bound."""
-    return ProblemError(413, f"the body is over the limit of {limit_bytes} bytes")
+def too_large(limit_bytes: int, setting: str = "") -> ProblemError:
+    """The problem of a request whose body is over its bound, which follows from a ``setting``."""
+    why = f", which follows from {setting}" if setting else ""
+    return ProblemError(413, f"the body is over the limit of {limit_bytes} bytes{why}")
 
 
 def problem_of_fields(fields: list[dict[str, str]]) -> ProblemError:

@@ -10,6 +10,7 @@ from service.namespaces import Namespace, NamespaceError
 from service.planner import InvalidRequestError, request_for
 from service.planner.base import Ability
 from service.settings import LeaseSettings
+from service.settings.limits import LimitSettings
 from service.shelf.parts import Parts
 from service.shelf.planning import Ask, Planned, make_plan
 
@@ -39,7 +40,7 @@ def plan_prompt(
         ProblemError: neither tokens nor hashes came.
         NamespaceError, InvalidRequestError, LeaseLimitError: see there.
     """
-    prompt_tokens, keys = _keys(parts.settings.limits.max_prompt_tokens, namespace, prompt, question.prompt_tokens)
+    prompt_tokens, keys = _keys(parts.settings.limits, namespace, prompt, question.prompt_tokens)
     request = request_for(
         namespace.layout,
         prompt_tokens,
@@ -55,19 +56,26 @@ def plan_prompt(
     return make_plan(parts, Ask(namespace, request, keys, request_id, ttl_seconds, principal.tenant))
 
 
-def _keys(most: int, namespace: Namespace, prompt: Prompt, stated: int | None) -> tuple[int, list[bytes]]:
+def most_prompt_bytes(limits: LimitSettings, *, is_hashed: bool) -> tuple[int, str]:
+    """The longest body of a prompt, and the setting it follows from."""
+    if is_hashed:
+        return limits.max_prompt_blocks * HASH_BYTES, "limits.max_prompt_blocks"
+    return limits.max_prompt_tokens * TOKEN_BYTES, "limits.max_prompt_tokens"
+
+
+def _keys(limits: LimitSettings, namespace: Namespace, prompt: Prompt, stated: int | None) -> tuple[int, list[bytes]]:
     """The prompt's length and block keys."""
     if prompt.tokens is not None:
-        return _of_tokens(most, namespace, prompt.tokens, prompt.extra, stated)
+        return _of_tokens(limits, namespace, prompt.tokens, prompt.extra, stated)
     if prompt.hashes is None:
         raise ProblemError(422, "send either tokens or hashes with prompt_tokens", field="tokens")
     if prompt.extra:
         raise NamespaceError("extra", "goes into hashes that are made here; these came made")
     if stated is None:
         raise InvalidRequestError("prompt_tokens", "is needed with hashes")
-    _check_length(stated, most)
-    count = len(prompt.hashes) // HASH_BYTES if isinstance(prompt.hashes, Buffer) else len(prompt.hashes)
     each = namespace.layout.block_tokens // namespace.hashes_per_block
+    _check_length(stated, each, limits)
+    count = len(prompt.hashes) // HASH_BYTES if isinstance(prompt.hashes, Buffer) else len(prompt.hashes)
     if count != stated // each:
         full = stated // each
         detail = f"a prompt of {stated} tokens has {full} full blocks of {each}, got {count} hashes"
@@ -76,20 +84,27 @@ def _keys(most: int, namespace: Namespace, prompt: Prompt, stated: int | None) -
 
 
 def _of_tokens(
-    most: int, namespace: Namespace, tokens: Buffer, extra: bytes, stated: int | None
+    limits: LimitSettings, namespace: Namespace, tokens: Buffer, extra: bytes, stated: int | None
 ) -> tuple[int, list[bytes]]:
     if len(tokens) % TOKEN_BYTES:
         raise NamespaceError("tokens", f"have {TOKEN_BYTES} bytes each, got {len(tokens)} bytes")
     length = len(tokens) // TOKEN_BYTES
-    _check_length(length, most)
+    _check_length(length, namespace.layout.block_tokens, limits)
     if stated not in (None, length):
         raise InvalidRequestError("prompt_tokens", f"is {stated}, but {length} tokens came")
     return length, namespace.keys_from_tokens(tokens, extra)
 
 
-def _check_length(length: int, most: int) -> None:
-    if not 1 <= length <= most:
-        raise InvalidRequestError("prompt_tokens", f"must be from 1 to {most}, got {length}")
+def _check_length(length: int, block_tokens: int, limits: LimitSettings) -> None:
+    """Bound a prompt by its tokens, and by its blocks: each of them is looked up."""
+    if not 1 <= length <= limits.max_prompt_tokens:
+        raise InvalidRequestError("prompt_tokens", f"must be from 1 to {limits.max_prompt_tokens}, got {length}")
+    if length // block_tokens > limits.max_prompt_blocks:
+        most = limits.max_prompt_blocks
+        raise InvalidRequestError(
+            "prompt_tokens",
+            f"{length} are {length // block_tokens} of {block_tokens}, and limits.max_prompt_blocks is {most}",
+        )
 
 
 def _abilities(text: str | None) -> frozenset[Ability] | None:

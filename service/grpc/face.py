@@ -18,8 +18,8 @@ STREAM_SLACK = 100
 """A connection may have so many calls more than are served: those are refused, instead of waiting unseen."""
 FRAME_BYTES = 1 << 20
 """HTTP/2 frames as large as the messages: with the default of 16 KiB a fetch takes a third longer."""
-KEEPALIVE_SECONDS = 60
-"""A peer that is gone without a word is noticed after so long."""
+IDLE_STALLS = 40
+"""A connection without a call is closed after so many times ``limits.stall_seconds``. Not at once: clients note it."""
 
 
 class GrpcFace:
@@ -44,8 +44,13 @@ class GrpcFace:
         Raises:
             OSError: the address cannot be bound.
         """
-        self._server = grpc.aio.server(options=_options(self._settings))
-        self._server.add_generic_rpc_handlers((Gate(self._context, self._settings.grpc.max_calls).handlers(),))
+        max_calls = self._settings.grpc.max_calls
+        gate = Gate(self._context, max_calls)
+        # What does not come by the gate, such as who watches health, is bounded here.
+        self._server = grpc.aio.server(
+            options=_options(self._settings), maximum_concurrent_rpcs=2 * max_calls + STREAM_SLACK
+        )
+        self._server.add_generic_rpc_handlers((gate.handlers(),))
         add_HealthServicer_to_server(self._health, self._server)
         reflection.enable_server_reflection(
             (SERVICE.full_name, health.SERVICE_NAME, reflection.SERVICE_NAME), self._server
@@ -61,6 +66,7 @@ class GrpcFace:
             raise OSError(f"cannot listen on {host} port {port} for gRPC") from None
         for name in (health.OVERALL_HEALTH, SERVICE.full_name):
             await self._health.set(name, HealthCheckResponse.SERVING)
+        gate.port = taken
         await self._server.start()
         self.url = f"{'grpc' if self._tls is None else 'grpcs'}://{place}:{taken}"
 
@@ -99,11 +105,17 @@ def _credentials(tls: ServerTls) -> grpc.ServerCredentials:
 def _options(settings: Settings) -> list[tuple[str, int]]:
     limits = settings.limits
     prompt_bytes = limits.max_prompt_tokens * HASH_BYTES
+    stall_milliseconds = int(limits.stall_seconds * 1000)
     keys_bytes = limits.max_list_items * 2 * HASH_BYTES
     return [
         ("grpc.max_receive_message_length", max(prompt_bytes, keys_bytes, limits.max_json_bytes) + MESSAGE_SLACK_BYTES),
         ("grpc.max_concurrent_streams", settings.grpc.max_calls + STREAM_SLACK),
         ("grpc.http2.max_frame_size", FRAME_BYTES),
-        ("grpc.keepalive_time_ms", KEEPALIVE_SECONDS * 1000),
+        ("grpc.max_allowed_incoming_connections", limits.max_connections),
+        ("grpc.server_handshake_timeout_ms", stall_milliseconds),
+        ("grpc.max_connection_idle_ms", IDLE_STALLS * stall_milliseconds),
+        # A peer that is gone without a word, or reads nothing at all, is noticed by these.
+        ("grpc.keepalive_time_ms", stall_milliseconds),
+        ("grpc.keepalive_timeout_ms", stall_milliseconds),
         ("grpc.so_reuseport", 0),
     ]

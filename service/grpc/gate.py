@@ -6,6 +6,7 @@ byte of its message is taken, and bulk passes through untouched by protobuf.
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import Any, TypeAlias
 
 import grpc
@@ -21,6 +22,7 @@ from service.faces.context import Context
 from service.faces.problems import RETRY_SECONDS, STOPPING, ProblemError, problem_of
 from service.faces.tokens import bearer_token
 from service.grpc.call import Call, Verb
+from service.grpc.pace import Farewell, Pace, PacedMessages, cut_off
 from service.grpc.problems import DETAILS_KEY, MAX_DETAIL_CHARACTERS, code_of, details_of
 from service.grpc.tracing import traced_call
 from service.grpc.verbs.table import VERBS
@@ -30,16 +32,23 @@ _GONE = (grpc.aio.InternalError, grpc.aio.UsageError)
 """What a call of gRPC raises when the other side has ended it, and this task has yet to hear of it."""
 SERVICE = pb.DESCRIPTOR.services_by_name["Kvshelf"]
 Metadata = Mapping[str, Any]
+_STALLED = 408
 Rpc: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 
 
 class Gate:
-    """Serves the verbs over a context, so many calls at a time; what is more is refused and may come again."""
+    """Serves the verbs over a context, so many calls at a time; what is more is refused and may come again.
+
+    ``port`` is where it is served, known once it listens. A client that leaves a call where it is for
+    ``limits.stall_seconds`` is told so; one that does not take that either is cut off after as long again.
+    """
 
     def __init__(self, context: Context, max_calls: int) -> None:
         self._context = context
         self._max_calls = max_calls
         self._calls = 0
+        self._stall_seconds = context.parts.settings.limits.stall_seconds
+        self.port = 0
         self._log = structlog.get_logger("kvshelf.grpc").bind()
 
     def handlers(self) -> "grpc.GenericRpcHandler[Any, Any]":
@@ -61,6 +70,8 @@ class Gate:
             sent = dict(rpc.invocation_metadata() or ())
             named = ((HEADER, begin_request_id(sent.get(HEADER))),)
             rpc.set_trailing_metadata(named)
+            farewell = Farewell(self._stall_seconds, partial(self._cut_off, rpc.peer()))
+            rpc.add_done_callback(lambda _: farewell.over())  # type: ignore[arg-type]  # Of the stubs' own class.
             try:
                 principal = self._admit(verb, sent)
                 self._context.begin_request()
@@ -72,20 +83,28 @@ class Gate:
                         self._context.parts.metrics.latency.labels(verb.label).time(),
                     ):
                         call = Call(self._context, principal, admitted)
-                        await _answer(verb, request_class, call, messages, rpc)
+                        await _answer(verb, request_class, call, Exchange(messages, rpc, self._stall_seconds))
                 finally:
                     self._context.under_way -= 1
                     self._calls -= 1
                 self._log.debug("answered", verb=verb.label, status="OK")
+                farewell.begin()
             except _GONE:
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is, the caller gets it as a problem.
                 problem = problem_of(error)
+                if problem.status == _STALLED:
+                    self._context.parts.metrics.refused.labels("slow").inc()
                 self._log.debug("answered", verb=verb.label, status=code_of(problem).name)
+                farewell.begin()
                 with suppress(*_GONE):
                     await _refuse(rpc, problem, named)
 
         return serve
+
+    def _cut_off(self, peer: str) -> None:
+        self._context.parts.metrics.refused.labels("slow").inc()
+        self._context.begin(cut_off, peer, self.port)
 
     def _admit(self, verb: Verb, sent: Metadata) -> Principal:
         """Who asks; raises unless they may, and there is room."""
@@ -105,21 +124,33 @@ def _source(principal: Principal, rpc: Rpc) -> str:
     return source_of(principal.tenant, rpc.peer().partition(":")[2].rpartition(":")[0].strip("[]"))
 
 
-async def _answer(
-    verb: Verb, request_class: type[Message], call: Call, messages: AsyncIterator[bytes], rpc: Rpc
-) -> None:
+class Exchange:
+    """What goes to and fro in one call, at the client's pace as long as that is one."""
+
+    def __init__(self, messages: AsyncIterator[bytes], rpc: Rpc, stall_seconds: float) -> None:
+        self._pace = Pace(stall_seconds)
+        self._rpc = rpc
+        self.messages = PacedMessages(messages, self._pace)
+
+    async def write(self, message: bytes) -> None:
+        """Send a message; raises a 408 where the client does not take it."""
+        await self._pace.owed(self._rpc.write(message), "the answer")
+        self._pace.moved(len(message))
+
+
+async def _answer(verb: Verb, request_class: type[Message], call: Call, exchange: Exchange) -> None:
     """Have a verb answer. What was begun for a caller that did not wait for it is undone."""
     try:
         if verb.upload is not None:
-            await rpc.write((await verb.upload(call, messages)).SerializeToString())
+            await exchange.write((await verb.upload(call, exchange.messages)).SerializeToString())
         elif verb.download is not None:
-            request = await _request(request_class, call, messages)
+            request = await _request(request_class, call, exchange.messages)
             async with aclosing(verb.download(call, request)) as answers:
                 async for answer in answers:
-                    await rpc.write(answer)
+                    await exchange.write(answer)
         elif verb.unary is not None:
-            request = await _request(request_class, call, messages)
-            await rpc.write((await verb.unary(call, request)).SerializeToString())
+            request = await _request(request_class, call, exchange.messages)
+            await exchange.write((await verb.unary(call, request)).SerializeToString())
     except BaseException:  # The call may end at any point; it is told again.
         call.undo()
         raise

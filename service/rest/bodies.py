@@ -26,18 +26,21 @@ def media_type(request: Request, *accepted: str) -> str:
     return stated
 
 
-async def read_bounded(request: Request, limit_bytes: int) -> bytearray:
-    """The whole body, at most ``limit_bytes`` of it; raises a 413 as soon as it is known to be more."""
-    check_length(request, limit_bytes)
+async def read_bounded(request: Request, limit_bytes: int, setting: str = "") -> bytearray:
+    """The whole body, at most ``limit_bytes`` of it; raises a 413 as soon as it is known to be more.
+
+    ``setting`` is what the limit follows from, for the 413 to name.
+    """
+    check_length(request, limit_bytes, setting)
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > limit_bytes:
-            raise too_large(limit_bytes)
+            raise too_large(limit_bytes, setting)
     return body
 
 
-def check_length(request: Request, limit_bytes: int) -> int | None:
+def check_length(request: Request, limit_bytes: int, setting: str = "") -> int | None:
     """The announced length of the body, None when there is none; raises 400 or 413."""
     stated = request.headers.get("content-length")
     if stated is None:
@@ -45,7 +48,7 @@ def check_length(request: Request, limit_bytes: int) -> int | None:
     if not stated.isdecimal():
         raise ProblemError(400, f"content-length {stated!r} is no number")
     if int(stated) > limit_bytes:
-        raise too_large(limit_bytes)
+        raise too_large(limit_bytes, setting)
     return int(stated)
 
 

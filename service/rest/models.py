@@ -7,6 +7,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from kvshelf_client.words import MissReason
 from service.metrics.labels import StoreOutcome, StoreReason
 
+MAX_JSON_TOKENS = 1 << 20
+"""Whoever sends more of them sends them raw: to decode JSON keeps everybody else waiting."""
+
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -58,7 +61,9 @@ class TokensBody(_Body):
 class PlanBody(_Body):
     """A prompt as JSON: its tokens, or its length and hashes. Raw bodies are faster."""
 
-    tokens: list[int] | None = Field(None, description="Token ids, each below 2**32.")
+    tokens: list[int] | None = Field(
+        None, max_length=MAX_JSON_TOKENS, description="Token ids, each below 2**32; longer prompts are sent raw."
+    )
     prompt_tokens: int | None = Field(None, description="The prompt's length; needed with `hashes`.")
     hashes: list[str] | None = Field(None, description="One hash a full block (or sub-block), in order.")
 

@@ -21,7 +21,7 @@ from service.rest.wire import EXTENSION, Wire, offer
 
 MAX_HEAD_BYTES = 64 << 10
 """Request line and header fields together. The parser keeps a head in memory until it is whole."""
-MAX_UNWANTED_BYTES = 16 << 20
+MAX_UNWANTED_BYTES = 64 << 20
 """What is still read of a body after its request was answered, so that the client gets to the answer."""
 MIN_BYTES_PER_SECOND: Final = 1024
 """A body that comes, or an answer that is taken, more slowly stands still."""

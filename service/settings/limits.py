@@ -13,6 +13,7 @@ class LimitSettings(Group):
     """Bounds on what a caller may send."""
 
     max_prompt_tokens: int = Field(4_194_304, ge=1, description="Longest prompt of a plan, in tokens.")
+    max_prompt_blocks: int = Field(131_072, ge=1, description="Most blocks, and most hashes, of one prompt.")
     max_snapshot_bytes: int = Field(
         1 * GIB, ge=1, description="Largest snapshot a namespace may have, one shard of it."
     )
@@ -20,7 +21,9 @@ class LimitSettings(Group):
     max_list_items: int = Field(65_536, ge=1, description="Most keys in one touch or delete, tokens in one self-test.")
     max_json_bytes: int = Field(8 * MIB, ge=1 * KIB, description="Largest JSON body.")
     max_namespaces: int = Field(10_000, ge=1, description="Most namespaces of one tenant; of all, without tokens.")
-    max_connections: int = Field(2048, ge=8, le=1_000_000, description="HTTP connections at one time.")
+    max_connections: int = Field(
+        2048, ge=8, le=1_000_000, description="Connections at one time, of HTTP and of gRPC each."
+    )
     max_requests: int = Field(
         1024, ge=2, le=1_000_000, description="Requests under way at one time, over HTTP and gRPC together."
     )

@@ -5,7 +5,7 @@ import threading
 
 from kvshelf_client.grpc.kvshelf.v1 import kvshelf_pb2 as pb
 from service.faces.problems import too_large
-from service.faces.prompts import HASH_BYTES, TOKEN_BYTES, Prompt, plan_prompt
+from service.faces.prompts import Prompt, most_prompt_bytes, plan_prompt
 from service.faces.questions import PlanQuestion, checked
 from service.grpc import messages
 from service.grpc.call import Call
@@ -27,9 +27,9 @@ async def plan(call: Call, request: pb.PlanRequest) -> pb.PlanResponse:
         fields["supports"] = ",".join(request.supports.names)
     question = checked(PlanQuestion, fields)
     kind = request.WhichOneof("prompt")
-    most_bytes = parts.settings.limits.max_prompt_tokens * (TOKEN_BYTES if kind == "tokens" else HASH_BYTES)
+    most_bytes, setting = most_prompt_bytes(parts.settings.limits, is_hashed=kind == "hashes")
     if max(len(request.tokens), len(request.hashes)) > most_bytes:
-        raise too_large(most_bytes)
+        raise too_large(most_bytes, setting)
     prompt = Prompt(
         tokens=request.tokens if kind == "tokens" else None,
         hashes=request.hashes if kind == "hashes" else None,

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Query, Request
 
 from service.faces.answers import planned_document
 from service.faces.problems import ProblemError
-from service.faces.prompts import HASH_BYTES, TOKEN_BYTES, Prompt, plan_prompt
+from service.faces.prompts import HASH_BYTES, Prompt, most_prompt_bytes, plan_prompt
 from service.faces.questions import PlanQuestion
 from service.rest import bodies, models
 from service.rest.context import InContext
@@ -54,15 +54,12 @@ async def plan(
         namespace = context.parts.namespaces.get(principal, name)
         limits = context.parts.settings.limits
         kind = bodies.media_type(request, bodies.TOKENS_TYPE, bodies.HASHES_TYPE, bodies.JSON_TYPE)
-        most = limits.max_json_bytes if kind == bodies.JSON_TYPE else _most_bytes(kind, limits.max_prompt_tokens)
-        body = await bodies.read_bounded(request, most)
-        prompt, question = _question(kind, body, query)
+        most = most_prompt_bytes(limits, is_hashed=kind == bodies.HASHES_TYPE)
+        most = (limits.max_json_bytes, "limits.max_json_bytes") if kind == bodies.JSON_TYPE else most
+        body = await bodies.read_bounded(request, *most)
+        prompt, question = await context.run(_question, kind, body, query)
         planned = await context.run(plan_prompt, context.parts, principal, namespace, prompt, question)
         return planned_document(planned)
-
-
-def _most_bytes(kind: str, max_prompt_tokens: int) -> int:
-    return max_prompt_tokens * (TOKEN_BYTES if kind == bodies.TOKENS_TYPE else HASH_BYTES)
 
 
 def _question(kind: str, body: bytearray, query: PlanQuery) -> tuple[Prompt, PlanQuestion]:
