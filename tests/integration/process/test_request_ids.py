@@ -38,7 +38,9 @@ PROMPT = tokens(9 * BLOCK)
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    made = Served(tmp_path_factory.mktemp("ids"), "--grpc-port", "0", KVSHELF_SERVER__LOG_LEVEL="debug")
+    # Nothing is kept in memory, so that damage on the disk is seen.
+    settings = {"KVSHELF_SERVER__LOG_LEVEL": "debug", "KVSHELF_STORE__MEMORY_BYTES": "0"}
+    made = Served(tmp_path_factory.mktemp("ids"), "--grpc-port", "0", **settings)
     made.start()
     yield made
     made.close()
