@@ -179,13 +179,9 @@ def test_eviction_passes_a_firm_hold_by(factory: TierFactory) -> None:
     first = make_records(range(5), size=10_000)
     tier.write(first, durable=True)
     hold = tier.hold(ids_of(first))
-    size = 0
-    for number in range(10, 10_000):
-        tier.write([make_record(number, size=10_000)], durable=True)
-        size += 10_000
+    for number in range(10, 10 + 4 * factory.small_budget_bytes // 10_000, 8):
+        tier.write(make_records(range(number, number + 8), size=10_000), durable=False)
         assert tier.usage().used_bytes <= factory.small_budget_bytes
-        if size > 4 * factory.small_budget_bytes:
-            break
     assert payloads(hold.read(0, 5)) == [record.payload for record in first]
     hold.release()
     tier.check_integrity()

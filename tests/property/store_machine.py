@@ -30,8 +30,8 @@ from service.shelf.records import TierDownError
 from service.shelf.storing import Upload, store
 from service.shelf.upkeep import upkeep_step
 from storage.base import Entry
-from tests.simulation.histories import SCRATCH
 from tests.simulation.pool import RemotePool
+from tests.support.scratch import SCRATCH
 from tests.support.service import V41, make_parts
 from tests.support.shelf import BLOCK, EXACT, KEYS, REPLAYED, fetch, plan
 from tests.support.tiers import SsdFactory

@@ -13,6 +13,7 @@ from storage.base import Entry, Hold, Loaded, Record
 from storage.clock import ManualClock
 from storage.ssd import SsdTier, WhenFull
 from tests.support.records import fetch, make_id, make_record
+from tests.support.scratch import SCRATCH
 
 TTL_SECONDS = 1000.0
 NUMBERS = st.lists(st.integers(0, 25), min_size=1, max_size=6)
@@ -28,7 +29,7 @@ class SsdHistory(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.directory = Path(tempfile.mkdtemp())
+        self.directory = Path(tempfile.mkdtemp(dir=SCRATCH))
         self.clock = ManualClock()
         self.kept: dict[int, tuple[Record, float]] = {}
         self.holds: list[tuple[Hold, list[Record | None]]] = []

@@ -14,6 +14,7 @@ from service.shelf import fetching
 from tests.simulation.world import World
 from tests.support.faulty import Fault
 from tests.support.power_cut import PowerCutFactory
+from tests.support.scratch import SCRATCH
 from tests.support.tiers import MemoryFactory, SsdFactory, TierFactory
 
 MEMORY_BUDGET_BYTES = 64 << 10
@@ -23,8 +24,6 @@ SSD_BUDGET_BYTES = 2 << 20
 AMPLE_BUDGET_BYTES = 16 << 20
 """More than a history stores."""
 BLOCK_TOKENS = 4
-SCRATCH = "/dev/shm" if Path("/dev/shm").is_dir() else None
-"""Where simulated disks are, whose syncs are simulated, too."""
 FAULTS = {
     Fault.LATENCY: 0.02,
     Fault.ERROR: 0.02,

@@ -5,6 +5,7 @@ Everything that the tier has not synced is lost or torn at random in what is ope
 
 import random
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from storage.clock import ManualClock
 from storage.ssd import SsdTier, WhenFull
 from tests.support.power_cut import VolatileFiles, cut_power
 from tests.support.records import EXACT, REPLAYED, fetch, look, make_id, make_record
+from tests.support.scratch import SCRATCH
 
 BUDGET_BYTES = 3 << 20
 TTL_SECONDS = 1000.0
@@ -134,7 +136,8 @@ class Life:
     [(WhenFull.EVICT, False), (WhenFull.EVICT, True), (WhenFull.REFUSE, False)],
     ids=["evicting", "all-in-use", "refusing"],
 )
-def test_the_power_may_fail_at_any_moment(tmp_path: Path, seed: int, when_full: WhenFull, is_hot: bool) -> None:
-    life = Life(tmp_path / "data", seed, when_full)
-    life.live(is_hot)
+def test_the_power_may_fail_at_any_moment(seed: int, when_full: WhenFull, is_hot: bool) -> None:
+    with tempfile.TemporaryDirectory(dir=SCRATCH) as directory:
+        life = Life(Path(directory) / "data", seed, when_full)
+        life.live(is_hot)
     assert life.cuts > 10

@@ -5,6 +5,6 @@ from tests.load.soak.base import silent
 
 
 def test_kills_lose_nothing_that_was_acknowledged() -> None:
-    summary = kills.run(5, 0, silent)
+    summary = kills.run(3, 0, silent)
     assert not summary.failures
     assert summary.tried["stores acknowledged"] > 50

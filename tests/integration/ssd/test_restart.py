@@ -1,7 +1,6 @@
 """Opening a directory again: fast, with its true usage, and whatever a crash left behind put right."""
 
 import shutil
-import time
 from pathlib import Path
 
 import lmdb
@@ -15,23 +14,6 @@ from tests.support.records import REPLAYED, entry_of, look, make_id, make_record
 from tests.support.ssd import BLOCK_BYTES, SsdShelf, alive, fill, ids
 
 MIB = 1 << 20
-
-
-def test_100_000_small_records_open_in_two_seconds(shelf: SsdShelf) -> None:
-    tier = shelf.open(1024 * MIB)
-    payload = make_record(0, size=64)
-    for first in range(0, 100_000, 5000):
-        batch = [payload._replace(id=make_id(number), owner=f"t{number % 3}") for number in range(first, first + 5000)]
-        tier.write(batch, durable=False)
-    usage = tier.usage()
-    tier.close()
-    start = time.perf_counter()
-    tier = shelf.open(1024 * MIB)
-    seconds = time.perf_counter() - start
-    assert seconds < 2, f"opening took {seconds:.2f} s"
-    assert tier.usage() == usage
-    assert usage.records == 100_000
-    assert usage.owners == {"t0": 33_334 * 64, "t1": 33_333 * 64, "t2": 33_333 * 64}
 
 
 def test_usage_is_the_same_after_a_restart(shelf: SsdShelf) -> None:
