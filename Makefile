@@ -25,7 +25,7 @@ test: $(STAMP) system-packages lint  ## Run the linters and the whole test suite
 	@echo "== Running the whole test suite (3 to 6 minutes on two cores)"
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-soak: $(STAMP) system-packages  ## Try every fault at its full count: 1,000 simulated seeds and the like (some 75 minutes).
+soak: $(STAMP) system-packages  ## Try every fault at its full count: 1,000 simulated seeds and the like (some 70 minutes).
 	$(BIN)/python -m tests.load.soak
 
 bench: $(STAMP) system-packages  ## Measure every path of bytes against the machine's own limits; writes bench.json.
