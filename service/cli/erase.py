@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from service.cli import console
-from service.cli.admin import call
+from service.cli.admin import Service, service_of
 from service.cli.errors import CommandError, UsageError
+from service.cli.options import add_client_options
 from service.cli.progress import Progress
 from service.cli.tables import size
 from storage.clock import Clock, SystemClock
@@ -38,6 +39,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--url", default="http://127.0.0.1:8710", help="the service (default: %(default)s)")
+    add_client_options(parser)
     parser.add_argument("--namespace", metavar="NAME", help="the namespace of this name")
     parser.add_argument("--tenant", metavar="NAME", help="namespaces of this tenant")
     parser.add_argument("--model", metavar="NAME", help="namespaces of this model")
@@ -58,15 +60,15 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    job = _find(arguments) if arguments.job else call(arguments.url, "POST", "/v1/erasures", _body(arguments))
+    service = service_of(arguments)
+    if arguments.job:
+        job = service.call("GET", f"/v1/erasures/{arguments.job}")
+    else:
+        job = service.call("POST", "/v1/erasures", _body(arguments))
     if not arguments.no_wait:
-        job = _wait(arguments.url, job, SystemClock())
+        job = _wait(service, job, SystemClock())
     console.say(json.dumps(job, indent=2) if arguments.json else _receipt(job))
     return 0
-
-
-def _find(arguments: argparse.Namespace) -> dict[str, Any]:
-    return call(arguments.url, "GET", f"/v1/erasures/{arguments.job}")
 
 
 def _body(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -88,13 +90,13 @@ def _body(arguments: argparse.Namespace) -> dict[str, Any]:
     return named | how
 
 
-def _wait(url: str, job: dict[str, Any], clock: Clock) -> dict[str, Any]:
+def _wait(service: Service, job: dict[str, Any], clock: Clock) -> dict[str, Any]:
     progress = Progress("erase", clock=clock, on_terminal=console.is_terminal())
     pause = threading.Event()
     try:
         while job["state"] != "done":
             pause.wait(_POLL_SECONDS)
-            job = call(url, "GET", f"/v1/erasures/{job['erasure_id']}")
+            job = service.call("GET", f"/v1/erasures/{job['erasure_id']}")
             now = job
             progress.update(0.0, lambda now=now: f"{now['step'] or now['state']} {now['trouble']}".strip())  # type: ignore[misc]
     except CommandError as error:

@@ -41,12 +41,21 @@ def add_client_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ca-file", metavar="FILE", help="authorities to trust with https, PEM (default: the system's)"
     )
+    parser.add_argument("--cert-file", metavar="FILE", help="certificate to show to a service that asks for one, PEM")
+    parser.add_argument("--key-file", metavar="FILE", help="the key of that certificate, if it is not in its file")
 
 
 def client_options(arguments: argparse.Namespace, budget_seconds: float) -> ClientOptions:
     """What the options and the environment come to: of a strict client, so that the command can say what went wrong."""
     token = arguments.token or os.environ.get(TOKEN_VARIABLE) or None
-    return {"strict": True, "budget_seconds": budget_seconds, "token": token, "tls": Tls(ca_file=arguments.ca_file)}
+    tls = Tls(arguments.ca_file, arguments.cert_file, arguments.key_file)
+    return {"strict": True, "budget_seconds": budget_seconds, "token": token, "tls": tls}
+
+
+def with_token_hint(status: int, text: str) -> str:
+    """What a service answered with an HTTP status; where it is about the token, with where commands take that from."""
+    hint = f" (commands take the token from {TOKEN_VARIABLE}, or --token)" if status in (401, 403) else ""
+    return text + hint
 
 
 def settings_from(arguments: argparse.Namespace, extra: dict[str, dict[str, Any]] | None = None) -> Settings:

@@ -13,10 +13,10 @@ from kvshelf_client.answers import Namespace
 from kvshelf_client.client import Client
 from kvshelf_client.errors import KvshelfError, ServiceError
 from service.cli import console
-from service.cli.admin import call
+from service.cli.admin import service_of
 from service.cli.errors import CommandError, UsageError
 from service.cli.numbers import bytes_per_token, count, number_from, seconds
-from service.cli.options import add_client_options, client_options
+from service.cli.options import add_client_options, client_options, with_token_hint
 from service.cli.progress import Progress
 from service.cli.replay_report import report
 from service.cli.replay_text import describe, live_summary
@@ -132,7 +132,7 @@ def run(arguments: argparse.Namespace) -> int:
         with Sampler(aside, clock) as sampler:
             ended = _replay(replayer, trace, options, clock)
     if arguments.namespace is None and arguments.salt is None and not arguments.keep:
-        _clean_up(arguments.url, namespace.name)
+        _clean_up(arguments, namespace.name)
     made = _Made(trace, options, namespace, target, ended)
     _print(made, replayer, as_json=arguments.json)
     if arguments.report is not None:
@@ -189,7 +189,8 @@ def _register(client: Client, name: str, target: Target, trace: Trace) -> Namesp
     except ServiceError as error:
         if error.status in (409, 422):
             raise UsageError(f"the service refuses the namespace {name}: {error}") from None
-        raise CommandError(str(error)) from None
+        kind = UsageError if error.status in (401, 403) else CommandError
+        raise kind(with_token_hint(error.status, str(error))) from None
     except KvshelfError as error:
         raise CommandError(str(error)) from None
 
@@ -221,10 +222,11 @@ def _replay(replayer: Replayer, trace: Trace, options: ReplayOptions, clock: Clo
     return _Ended(0)
 
 
-def _clean_up(url: str, namespace: str) -> None:
+def _clean_up(arguments: argparse.Namespace, namespace: str) -> None:
     """Have the service erase and forget a namespace that nobody will ask for again. It does so by itself."""
     try:
-        call(url, "POST", "/v1/erasures", {"namespace": namespace, "forget_namespaces": True, "wipe": False})
+        body = {"namespace": namespace, "forget_namespaces": True, "wipe": False}
+        service_of(arguments).call("POST", "/v1/erasures", body)
     except (CommandError, UsageError) as error:
         console.warn(f"the namespace {namespace} stays: {error}")
 

@@ -6,7 +6,8 @@ import threading
 from typing import Any
 
 from service.cli import console
-from service.cli.admin import call
+from service.cli.admin import Service, service_of
+from service.cli.options import add_client_options
 from service.cli.progress import Progress
 from service.cli.tables import size
 from storage.clock import SystemClock
@@ -32,6 +33,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("url", nargs="?", default="http://127.0.0.1:8710", help="the service (default: %(default)s)")
+    add_client_options(parser)
     parser.add_argument("--status", action="store_true", help="begin nothing, only show how far it is")
     parser.add_argument("--no-wait", action="store_true", help="do not wait for its end")
     parser.add_argument("--json", action="store_true", help="print what came of it as JSON")
@@ -40,9 +42,10 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the command."""
-    found = call(arguments.url, "GET" if arguments.status else "POST", "/v1/scrub")
+    service = service_of(arguments)
+    found = service.call("GET" if arguments.status else "POST", "/v1/scrub")
     if not arguments.status and not arguments.no_wait:
-        found = _wait(arguments.url, found)
+        found = _wait(service, found)
     if arguments.json:
         console.say(json.dumps(found, indent=2))
     else:
@@ -51,13 +54,13 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if found["corrupt"] else 0
 
 
-def _wait(url: str, found: dict[str, Any]) -> dict[str, Any]:
+def _wait(service: Service, found: dict[str, Any]) -> dict[str, Any]:
     progress = Progress("scrub", clock=SystemClock(), on_terminal=console.is_terminal())
     pause = threading.Event()
     try:
         while found["state"] == "running":
             pause.wait(_POLL_SECONDS)
-            found = call(url, "GET", "/v1/scrub")
+            found = service.call("GET", "/v1/scrub")
             told = size(found["payload_bytes"])
             progress.update(found["progress"], lambda told=told: told)  # type: ignore[misc]
     finally:

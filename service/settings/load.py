@@ -118,6 +118,8 @@ def _by_shelf(total_bytes: int, own: Mapping[str, int | None]) -> dict[str, int]
 _CONFIG_VARIABLE = "KVSHELF_CONFIG"
 TOKEN_VARIABLE = "KVSHELF_TOKEN"  # noqa: S105 - the name of one
 """What commands that talk to a service send as their token. No setting of a service."""
+PROBE_TOKEN_VARIABLE = "KVSHELF_PROBE_TOKEN"  # noqa: S105 - the name of one
+"""What ``kvshelf doctor`` sends with its live request."""
 _TEST_PREFIX = "KVSHELF_TEST_"
 _BOUNDS = {
     "greater_than_equal": "at least",
@@ -184,7 +186,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _refuse_unknown_variables(environment: Mapping[str, str]) -> None:
-    known = {_variable(name) for name in setting_names()} | {_CONFIG_VARIABLE, TOKEN_VARIABLE}
+    known = {_variable(name) for name in setting_names()} | {_CONFIG_VARIABLE, TOKEN_VARIABLE, PROBE_TOKEN_VARIABLE}
     known |= {_variable(group) for group in Settings.model_fields}
     for name in environment:
         if name.upper().startswith("KVSHELF_") and not name.startswith(_TEST_PREFIX) and name.upper() not in known:

@@ -45,8 +45,9 @@ def test_a_replay_with_a_token_over_tls(served: Served, authority: Authority, tm
     command = ["replay", "sample", "--requests", "5", "--url", served.url, "--json"]
     trust = ["--ca-file", str(authority.file)]
     refused = kvshelf(*command, *trust)
-    assert refused.returncode == 1
+    assert refused.returncode == 2
     assert "this takes a token" in refused.stderr
+    assert "KVSHELF_TOKEN" in refused.stderr
     assert kvshelf(*command, KVSHELF_TOKEN=token).returncode == 1, "nobody vouches for the certificate"
     for options, variables in (([*trust, "--token", token], {}), (trust, {"KVSHELF_TOKEN": token})):
         ended = kvshelf(*command, *options, **variables)

@@ -102,6 +102,7 @@ def test_what_it_would_start_works_together(pool: str, tmp_path: Path) -> None:
     command = command_of(["kvshelf", *SERVICES["kvshelf"]["command"]], mounts("kvshelf"))
     environment = {
         **SERVICES["kvshelf"]["environment"],
+        "KVSHELF_CONFIG": str(mounts("kvshelf")[SERVICES["kvshelf"]["environment"]["KVSHELF_CONFIG"]]),
         "KVSHELF_SERVER__PORT": "0",
         "KVSHELF_GRPC__PORT": "0",
         "KVSHELF_STORE__DATA_DIR": str(tmp_path / "data"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.certificates import Authority
 from tests.support.deployed import DEPLOY, KVSHELF, command_of, inherited, started, url_said_by
 
 ROOT = DEPLOY.parent
@@ -69,20 +70,22 @@ def environment(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_its_command_serves_and_its_check_says_so(environment: dict[str, str]) -> None:
+def test_its_command_serves_and_its_check_says_so_over_tls_too(environment: dict[str, str], tmp_path: Path) -> None:
     command = command_of([*json.loads(last("ENTRYPOINT")), *json.loads(last("CMD"))], {})
-    check = json.loads(last("HEALTHCHECK").partition("CMD ")[2])
-    assert check[:2] == ["kvshelf", "health"]
-    with started(command, environment) as process:
-        url = url_said_by(process)
-        checking = command_of(check, {check[2]: url})
-        healthy = subprocess.run(checking, env=inherited({}), capture_output=True, text=True, check=False)
-        assert (healthy.returncode, healthy.stdout, healthy.stderr) == (0, "ok\n", "")
-        process.terminate()
-        assert process.wait(30) == 0
-        gone = subprocess.run(checking, env=inherited({}), capture_output=True, text=True, check=False)
-        assert gone.returncode == 1
-        assert "is the service running there?" in gone.stderr
+    check = command_of(json.loads(last("HEALTHCHECK").partition("CMD ")[2]), {})
+    assert check[-1:] == ["health"], "an address would be without TLS, or without the port that is set"
+    pair = Authority(tmp_path).issue("server", "kvshelf.example")
+    files = {"KVSHELF_TLS__CERT_FILE": str(pair.cert), "KVSHELF_TLS__KEY_FILE": str(pair.key)}
+    for tls in ({}, files):
+        with started(command, environment | tls) as process:
+            settings = environment | tls | {"KVSHELF_SERVER__PORT": url_said_by(process).rpartition(":")[2]}
+            healthy = subprocess.run(check, env=inherited(settings), capture_output=True, text=True, check=False)
+            assert (healthy.returncode, healthy.stdout, healthy.stderr) == (0, "ok\n", "")
+            process.terminate()
+            assert process.wait(30) == 0
+            gone = subprocess.run(check, env=inherited(settings), capture_output=True, text=True, check=False)
+            assert gone.returncode == 1
+            assert "is the service running there?" in gone.stderr
 
 
 def test_the_command_that_is_checked_is_a_command() -> None:

@@ -52,7 +52,10 @@ def test_a_pool_that_is_away(serve: Serve, redis: RedisServer) -> None:
     assert document["findings"][0]["title"] == "The service is not well"  # type: ignore[index]
 
 
-def test_nobody_there() -> None:
+def test_nobody_there_is_broken() -> None:
     done = kvshelf("doctor", "http://127.0.0.1:1")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "is the service running there?" in done.stderr
+    assert done.returncode == 2
+    assert done.stdout.startswith("BAD   The service does not answer")
+    assert "is the service running there?" in done.stdout
+    status, document = seen("http://127.0.0.1:1")
+    assert (status, [finding["severity"] for finding in document["findings"]]) == (2, ["bad"])  # type: ignore[attr-defined]
