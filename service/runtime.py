@@ -5,11 +5,11 @@ import gc
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -2, -3, -8
 
-KEPT_BUFFER_BYTES = 4 << 20
+KEPT_BUFFER_BYTES = 2 << 20
 """Buffers up to this size come from memory that is used again; larger ones are the system's own each time."""
-KEPT_BYTES = 64 << 20
+KEPT_BYTES = 16 << 20
 """What the allocator may keep although nobody uses it."""
-ARENAS = 4
+ARENAS = 2
 """Parts of the heap: every thread that had one of its own would keep what it once needed."""
 
 _YOUNG_OBJECTS = 20_000

@@ -17,7 +17,7 @@ from storage.buffers import behind
 SMALL_BUFFER_BYTES = 32 << 10
 TURN_BYTES = 8 << 20
 """What is sent for one client before the next one has its turn."""
-STALLED_BYTES = 64 << 20
+STALLED_BYTES = 8 << 20
 """What all clients together that take nothing may keep in memory."""
 
 

@@ -16,7 +16,7 @@ from storage.base import Payload
 from storage.ssd.format import HEADER_BYTES, padded_bytes
 
 SLAB_BYTES = 4 << 20
-SPARE_BYTES = 64 << 20
+SPARE_BYTES = 16 << 20
 """Memory that nobody uses and is kept all the same."""
 
 

@@ -20,7 +20,7 @@ from storage.ssd.segments import SegmentFiles
 
 READERS = 8
 """Reads under way at a time: what an NVMe disk needs to be busy."""
-MOST_AHEAD = 256
+MOST_AHEAD = 128
 """Records being read at a time, from which on nothing is read ahead."""
 STRETCH_BYTES = 1 << 20
 """Most bytes of neighbouring records that are read in one go."""

@@ -25,7 +25,7 @@ _NOWHERE: Spot = (0, 0)
 _Known = tuple[bytes, float, Entry, Spot]
 """A row, when it says that its record was last used, and what else it says."""
 
-_DECODED_LIMIT = 32_768
+_DECODED_LIMIT = 16_384
 """Rows kept decoded, some 600 bytes each: sessions ask for the same prefix again and again."""
 
 
