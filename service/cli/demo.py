@@ -95,7 +95,7 @@ def _introduce(url: str, trace: Trace, speed: float) -> None:
         f"Time runs {speed:g} times as fast, and so do the lifetimes: global KV lives 72 h / {speed:g} = "
         f"{GLOBAL_TTL_SECONDS / speed:.0f} s, snapshots 5 min / {speed:g} = {STATE_TTL_SECONDS / speed:.2g} s.\n"
         f"Records are miniatures of {PROFILE}, one byte a token: the plans are the real ones.\n"
-        f"While it runs: {url}/metrics  {url}/v1/stats  {url}/openapi.json\n"
+        f"While it runs, its page for people: {url}/  and more: {url}/metrics  {url}/v1/stats  {url}/openapi.json\n"
     )
 
 
@@ -128,4 +128,6 @@ def _say_where_to_look(url: str, *, keep: bool) -> None:
         "  README.md, docs/               how it works and how to configure it"
     )
     if keep:
-        console.say(f"\nThe service stays up: {url}/metrics  {url}/v1/stats  {url}/openapi.json  (Ctrl-C ends it)")
+        console.say(
+            f"\nThe service stays up: {url}/  {url}/metrics  {url}/v1/stats  {url}/openapi.json  (Ctrl-C ends it)"
+        )

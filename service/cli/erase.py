@@ -24,8 +24,10 @@ _EXAMPLES = """examples:
   kvshelf erase --revision 2026-05 --no-wait         come back later: kvshelf erase --job ID
   kvshelf erase --namespace chat --key 3f9a...       one block key, its block and snapshot
 
-exit status: 0 done (or taken, with --no-wait), 1 the service failed, 2 asked wrongly, 130 interrupted: it goes on there
+exit status: 0 done (or taken, with --no-wait), 1 the service failed, 2 asked wrongly, or no namespace matches,
+130 interrupted: it goes on there
 """
+_OF_NAMESPACES = ("namespace", "tenant", "model", "revision")
 _POLL_SECONDS = 0.2
 
 
@@ -68,6 +70,11 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.no_wait:
         job = _wait(service, job, SystemClock())
     console.say(json.dumps(job, indent=2) if arguments.json else _receipt(job))
+    asked = [f"--{name} {value}" for name in _OF_NAMESPACES if (value := getattr(arguments, name)) is not None]
+    if asked and not arguments.job and not job["namespaces"]:
+        raise UsageError(
+            f"nothing was erased: no namespace matches {' '.join(asked)} (GET /v1/namespaces has them all)"
+        )
     return 0
 
 

@@ -50,6 +50,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _say_ready(url: str, grpc_url: str | None, data_dir: Path) -> None:
-    others = f"metrics: {url}/metrics, health: {url}/healthz" + (f", gRPC: {grpc_url}" if grpc_url else "")
+    others = f"page: {url}/, metrics: {url}/metrics, health: {url}/healthz" + (
+        f", gRPC: {grpc_url}" if grpc_url else ""
+    )
     with suppress(console.OutputClosedError):  # It serves whether or not somebody reads this.
         console.say(f"kvshelf serves on {url} (data in {data_dir}); {others}")

@@ -36,6 +36,8 @@ _EXAMPLES = """examples:
 _PRICES = ("price_engine_hour", "prefill_tokens_per_second", "price_ssd_tb_month", "price_dram_gb_month")
 _NUMBERS = ("turns", "first_tokens", "shared_tokens", "turn_tokens", "answer_tokens", "gaps")
 _DEFAULTS = Workload(1)
+_OF_THE_MODEL = ("profile", "block_tokens", "json")
+"""What is not of a workload."""
 _BLOCK_TOKENS = 128
 """Where neither a trace nor an option says it."""
 
@@ -58,6 +60,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     _add_prices(parser)
     add("--json", action="store_true", help="print the result as JSON")
     parser.set_defaults(run=run)
+    parser.set_defaults(unasked=parser.parse_args([]))
 
 
 def _add_workload(parser: argparse.ArgumentParser) -> None:
@@ -129,8 +132,7 @@ def _document(arguments: argparse.Namespace) -> dict[str, object]:
     document: dict[str, object] = {"profile": profile.id, "model": model_document(layout)}
     prices = _prices(arguments)
     if trace is None:
-        if prices is not None or arguments.drive_bytes is not None:
-            raise UsageError("drives and prices need a workload: a trace, or --sessions-per-day")
+        _check_nothing_is_ignored(arguments)
         return document
     plan = _plan(arguments, trace, layout)
     document["workload"] = {"trace": trace.name, "format": trace.format, "generated": trace.generated is not None}
@@ -138,6 +140,13 @@ def _document(arguments: argparse.Namespace) -> dict[str, object]:
     if prices is not None:
         document["prices"] = prices.document(plan)
     return document
+
+
+def _check_nothing_is_ignored(arguments: argparse.Namespace) -> None:
+    """Without a workload only what concerns the model may be asked for."""
+    for name, unasked in vars(arguments.unasked).items():
+        if name not in _OF_THE_MODEL and getattr(arguments, name) != unasked:
+            raise UsageError(f"--{name.replace('_', '-')} needs a workload: a trace, or --sessions-per-day")
 
 
 def _trace(arguments: argparse.Namespace) -> Trace | None:

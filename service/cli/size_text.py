@@ -29,7 +29,8 @@ def _model(profile: str, model: dict[str, Any]) -> str:
 
 def _workload(workload: dict[str, Any], plan: dict[str, Any]) -> str:
     unit = "sessions" if "sessions_per_day" in plan else "requests"
-    made_up = " (generated)" if workload["generated"] and workload["format"] != "numbers" else ""
+    made_up = " (generated)" if workload["generated"] else ""
+    title = "workload" if workload["format"] == "numbers" else f"workload {workload['trace']}{made_up}"
     rows = [(f"{unit} a day", f"{plan[f'{unit}_per_day']:,.0f}")]
     if unit == "sessions":
         rows.append(("requests a day", f"{plan['requests_per_day']:,.0f}"))
@@ -40,7 +41,7 @@ def _workload(workload: dict[str, Any], plan: dict[str, Any]) -> str:
         ("tokens replayed, of the prompts'", f"{plan['replayed_token_share']:.3%}"),
         *((f"requests by {mode}", f"{share:.1%}") for mode, share in plan["resume_shares"].items() if share),
     ]
-    return table((f"workload {workload['trace']}{made_up}", ""), rows)
+    return table((title, ""), rows)
 
 
 def _needs(plan: dict[str, Any]) -> str:

@@ -22,7 +22,7 @@ class UnknownNamespaceError(KeyError):
         super().__init__(name)
 
     def __str__(self) -> str:
-        return f"no namespace is called {self.name[:128]!r}; register it first"
+        return f"no namespace is called {self.name[:128]!r}: it was never registered, or it was erased"
 
 
 class Difference(NamedTuple):

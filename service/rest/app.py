@@ -40,7 +40,7 @@ def create_app(parts: Parts) -> FastAPI:
         app.include_router(module.router, dependencies=strict)
     app.include_router(operate.router)
     app.include_router(page.router)
-    routers = [module.router for module in (*api, operate)]
+    routers = [module.router for module in (*api, operate, page)]
     install_handlers(app, [route for router in routers for route in router.routes])
     generate = app.openapi
     app.openapi = lambda: app.openapi_schema or _with_problems(generate())  # type: ignore[method-assign]

@@ -158,13 +158,14 @@ async function poll() {
   const token = sessionStorage.getItem("token");
   try {
     const answer = await fetch(`v1/overview?after=${lastNumber}`, { headers: token ? { authorization: `Bearer ${token}` } : {}, cache: "no-store" });
+    page.untold.hidden = Boolean(token) || answer.status === 401; // A link sends no token, and would be refused.
     if (answer.ok) show(await answer.json());
     else {
       const problem = await answer.json().catch(() => ({}));
       if (answer.status === 401 || answer.status === 403) {
         page.all.hidden = true;
         page.access.hidden = false;
-        trouble(token ? problem.detail ?? "this token is not taken" : "who asks?", token ? "bad" : "look");
+        trouble(token ? problem.detail ?? "this token is not taken" : "the service asks for a token", token ? "bad" : "look");
         if (token) sessionStorage.removeItem("token");
         return;
       }

@@ -17,6 +17,7 @@ from service.shelf.condition import health, refresh_gauges, statistics
 router = APIRouter(tags=["operate"])
 
 
+@router.head("/healthz", include_in_schema=False)
 @router.get("/healthz", response_model=models.HealthAnswer, summary="Health with causes")
 async def healthz(context: InContext) -> dict[str, Any]:
     """`ok`, or `degraded` with the causes: the service answers, but serves less than it could."""
@@ -24,6 +25,7 @@ async def healthz(context: InContext) -> dict[str, Any]:
     return {"status": state.status, "causes": list(state.causes)}
 
 
+@router.head("/readyz", status_code=204, include_in_schema=False)
 @router.get("/readyz", status_code=204, responses=problem_responses(503), summary="Readiness")
 async def readyz(context: InContext) -> Response:
     """204 while requests are taken, 503 from the moment a stop was asked for."""

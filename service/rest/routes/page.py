@@ -15,6 +15,7 @@ _TYPES = {
     ".css": "text/css; charset=utf-8",
 }
 _PAGE = {path.name: (path.read_bytes(), _TYPES[path.suffix]) for path in _FILES.iterdir() if path.suffix in _TYPES}
+_READING = ["GET", "HEAD"]
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -24,13 +25,13 @@ _HEADERS = {
 }
 
 
-@router.get("/")
+@router.api_route("/", methods=_READING)
 async def page() -> Response:
     """The page."""
     return _file("index.html")
 
 
-@router.get("/page/{name}")
+@router.api_route("/page/{name}", methods=_READING)
 async def part(name: str) -> Response:
     """A script or style of the page."""
     return _file(name)

@@ -12,7 +12,8 @@ from service.grpc.verbs.table import VERBS
 from tests.support.grpc_engine import GrpcEngine
 from tests.support.live import Live
 
-PAGE = (Path(__file__).parents[3] / "docs/grpc.md").read_text()
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/grpc.md").read_text()
 
 
 def test_the_examples_run(engine: GrpcEngine, face: Live) -> None:
@@ -32,3 +33,9 @@ def test_the_tables_are_complete() -> None:
     assert set(re.findall(r"`([A-Z]\w+)`", table.replace("`PUT", "").replace("`DELETE`", ""))) >= set(VERBS)
     for code in {*CODES.values(), grpc.StatusCode.DATA_LOSS, grpc.StatusCode.INTERNAL}:
         assert f"`{code.name}`" in PAGE
+
+
+def test_the_example_runs_on_the_service_that_the_other_pages_used_before() -> None:
+    others = "".join(path.read_text() for path in (ROOT / "docs").glob("*.md") if path.name != "grpc.md")
+    (name,) = re.findall(r'"Register", name="(.*?)"', PAGE)
+    assert name not in set(re.findall(r'register\("(.*?)"', others)), "its fields are others, which is a conflict"

@@ -113,7 +113,16 @@ def test_it_asks_nobody_but_its_service(served: Served, browser: Browser) -> Non
 def test_only_reading_is_possible(served: Served) -> None:
     for path in ("/", "/page/app.js", "/v1/overview"):
         for method in ("POST", "PUT", "DELETE", "PATCH"):
-            assert served.http.request(method, path).status_code == 405
+            refused = served.http.request(method, path)
+            assert refused.status_code == 405
+            assert "GET" in refused.headers["allow"]
+    for path in ("/", "/page/app.js", "/healthz"):
+        read, head = served.http.get(path), served.http.head(path)
+        assert (head.status_code, head.content) == (200, b"")
+        assert [head.headers[name] for name in ("content-type", "content-length")] == [
+            read.headers[name] for name in ("content-type", "content-length")
+        ]
+    assert served.http.head("/readyz").status_code == 204
     assert served.http.get("/page/nothing.js").status_code == 404
     assert served.http.get("/page/..%2f..%2fapp.py").status_code == 404
 
@@ -132,13 +141,16 @@ def test_with_tokens_it_asks_for_one_and_shows_nothing_before(tmp_path: Path, br
     try:
         assert served.http.get("/v1/overview").status_code == 401
         browser.look(served.url + "/")
-        eventually(lambda: text_of(browser, "#health") == "who asks?", 10, 0.1)
+        eventually(lambda: "asks for a token" in text_of(browser, "#health"), 10, 0.1)
+        assert "kvshelf token new --tenant '*' --scopes read" in text_of(browser, "#access")
+        assert browser.value_of("document.getElementById('untold').hidden"), "a link sends no token"
         enter(browser, made["tenant"].split()[0])
         eventually(lambda: "all tenants" in text_of(browser, "#health"), 10, 0.1)
         assert not shown(browser)
         enter(browser, made["operator"].split()[0])
         eventually(lambda: text_of(browser, "#health") == "ok", 10, 0.1)
         assert shown(browser)
+        assert browser.value_of("document.getElementById('untold').hidden")
         assert browser.value_of("localStorage.length") == 0
     finally:
         served.close()

@@ -72,7 +72,7 @@ def as_a_shell_says(returncode: int) -> int:
 def test_an_interrupt_cleans_up(tmp_path: Path, options: list[str], numbers: list[int], status: int) -> None:
     with demo(tmp_path, *options) as process:
         assert process.stdout is not None
-        last_words = "The service stays up" if "--keep" in options else "Records are miniatures"
+        last_words = "The service stays up: http://" if "--keep" in options else "its page for people: http://"
         assert any(last_words in line for line in process.stdout)
         assert services_in(tmp_path)
         for number in numbers:

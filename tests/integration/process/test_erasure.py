@@ -172,6 +172,10 @@ def test_the_command_waits_for_the_receipt(shelf: Shelf) -> None:
     for arguments in ([], ["--namespace", "one"], ["--job", "unknown"], ["--namespace", "two", "--key", "ab"]):
         ended = kvshelf("erase", "--url", url, *arguments)
         assert (ended.returncode, ended.stdout, ended.stderr.count("\n")) == (2, "", 1), ended.stderr
+    for arguments in (["--tenant", "defualt"], ["--tenant", "default", "--model", "n", "--dry-run"]):
+        ended = kvshelf("erase", "--url", url, *arguments)
+        assert (ended.returncode, "namespaces: none" in ended.stdout) == (2, True)
+        assert f"no namespace matches {' '.join(arguments[:4])} (" in ended.stderr
     ended = kvshelf("erase", "--url", "http://127.0.0.1:1", "--namespace", "one")
     assert (ended.returncode, "is the service running there?" in ended.stderr) == (1, True)
 

@@ -94,16 +94,31 @@ def test_the_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert ["requests", "by", "bounded_replay", "27.2%"] in rows
 
 
+def test_a_workload_in_numbers_has_no_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["size", *_NUMBERS]) == 0
+    assert ["workload"] in _words(capsys)
+
+
+def test_what_is_of_the_model_needs_no_workload(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["size", "--profile", "llama-3-8b/bf16", "--block-tokens", "64", "--json"]) == 0
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["--turns", "5"], "a workload in numbers needs --sessions-per-day"),
         (["sample", "--first-tokens", "5"], "a trace says this itself: --first-tokens"),
-        (["--drive-bytes", "1TB"], "need a workload"),
+        (["--drive-bytes", "1TB"], "--drive-bytes needs a workload"),
+        (["--drive-tbw", "14000TB"], "--drive-tbw needs a workload"),
+        (["--retention", "24h"], "--retention needs a workload"),
+        (["--exact-only"], "--exact-only needs a workload"),
+        (["--snapshots", "none"], "--snapshots needs a workload"),
+        (["--requests", "5"], "--requests needs a workload"),
         ([*_NUMBERS, "--drive-bytes", "1TB"], "--drive-bytes with --drive-tbw or --drive-dwpd"),
         ([*_NUMBERS, "--drive-dwpd", "1"], "--drive-bytes with --drive-tbw or --drive-dwpd"),
         ([*_NUMBERS, *_PRICES[:2]], "missing: --prefill-tokens-per-second, --price-ssd-tb-month"),
-        (_PRICES, "need a workload"),
+        (_PRICES, "needs a workload"),
         ([*_NUMBERS, "--shared-tokens", "99999"], "shared tokens are a part of the first prompt"),
         (["--profile", "nobody/knows"], "nobody/knows"),
         (["--block-tokens", "3"], "multiple of 2"),
