@@ -132,6 +132,7 @@ class Usage(NamedTuple):
     server may be over its by a record. ``owners`` maps an owner to its live payload bytes. A tier that shares a remote
     server knows of what it stored or saw itself. ``expiry_lag_seconds`` is how long after their end the oldest expired
     records still take space; 0 where there are none, and in a remote server, which expires by itself.
+    ``filled_bytes`` are the ``used_bytes`` without what is taken on the medium in advance and holds nothing yet.
     """
 
     records: int
@@ -141,6 +142,7 @@ class Usage(NamedTuple):
     pinned_bytes: int
     owners: dict[str, int]
     expiry_lag_seconds: float = 0.0
+    filled_bytes: int = 0
 
 
 class Page(NamedTuple):

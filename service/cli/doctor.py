@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import secrets
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kvshelf_client.client import Client
 from kvshelf_client.errors import KvshelfError
@@ -12,8 +12,8 @@ from service.cli import console
 from service.cli.admin import RefusedError, Service, service_of
 from service.cli.errors import CommandError, UsageError
 from service.cli.options import add_client_options, client_options
-from service.doctor.findings import Finding, Severity, findings
 from service.doctor.probe import Probe, ProbeDeniedError, Step
+from service.overview.finding import Finding
 from service.settings.load import PROBE_TOKEN_VARIABLE, TOKEN_VARIABLE
 from storage.clock import SystemClock
 
@@ -29,7 +29,9 @@ a tenant's (read,write) in KVSHELF_PROBE_TOKEN. With one of the two, what it may
 
 exit status: 0 nothing is wrong, 1 something needs a look, 2 something is broken or does not answer (or asked wrongly)
 """
-_MARKS = {Severity.FINE: "ok  ", Severity.LOOK: "look", Severity.BAD: "BAD "}
+_MARKS = {"none": "    ", "good": "ok  ", "look": "look", "bad": "BAD "}
+_STATUS = {"look": 1, "bad": 2}
+_WELL = Finding("good", "service", "Nothing is wrong that its figures tell", "Of {window}.", "The page at / has them.")
 
 
 def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -37,7 +39,7 @@ def add_parser(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser = commands.add_parser(
         "doctor",
         help="say why a service hits less than it could",
-        description="Explain a low hit rate: from the figures since the service started, and one live request.",
+        description="Explain a low hit rate: from its figures of the last minutes, and one live request.",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -61,17 +63,17 @@ class _Seen(NamedTuple):
 def run(arguments: argparse.Namespace) -> int:
     """Run the command; the exit status is the worst finding's severity."""
     seen = _look(arguments)
-    found = sorted(seen.found, key=lambda finding: -finding.severity)
+    found = sorted(seen.found, key=lambda finding: -finding.badness)
     if arguments.json:
         document = {
-            "findings": [finding._asdict() | {"severity": finding.severity.name.lower()} for finding in found],
+            "findings": [finding._asdict() for finding in found],
             "steps": [step._asdict() for step in seen.steps],
             "notes": seen.notes,
         }
         console.say(json.dumps(document, indent=2))
     else:
         console.say(_text(found, seen.steps, seen.notes))
-    return int(max((finding.severity for finding in found), default=Severity.FINE))
+    return max((_STATUS.get(finding.level, 0) for finding in found), default=0)
 
 
 def _look(arguments: argparse.Namespace) -> _Seen:
@@ -79,7 +81,7 @@ def _look(arguments: argparse.Namespace) -> _Seen:
     notes: list[str] = []
     found: list[Finding] = []
     try:
-        found = findings(service.call("GET", "/v1/overview"))
+        found = _found_by(service.call("GET", "/v1/overview"))
     except RefusedError as error:
         if error.status != 403 or arguments.no_probe:
             raise
@@ -89,11 +91,19 @@ def _look(arguments: argparse.Namespace) -> _Seen:
         )
     except CommandError as error:
         advice = "Start it, or name its address; see KvshelfDown in docs/runbook.md."
-        return _Seen([Finding(Severity.BAD, "The service does not answer", str(error), advice)], [], [])
+        return _Seen([Finding("bad", "service", "The service does not answer", str(error), advice)], [], [])
     if arguments.no_probe:
         return _Seen(found, [], notes)
     probed = _probe(arguments, service)
     return _Seen([*found, *probed.found], probed.steps, [*notes, *probed.notes])
+
+
+def _found_by(overview: dict[str, Any]) -> list[Finding]:
+    """What the service found itself, as its page has it."""
+    found = [Finding(**one) for one in overview["findings"]]
+    is_well = not any(one.level in _STATUS for one in found)
+    well = _WELL._replace(evidence=_WELL.evidence.format(window=overview["window"]))
+    return [*found, well] if is_well else found
 
 
 def _probe(arguments: argparse.Namespace, service: Service) -> _Seen:
@@ -147,7 +157,7 @@ def _text(found: list[Finding], steps: list[Step], notes: list[str]) -> str:
     lines = []
     for finding in found:
         lines += [
-            f"{_MARKS[finding.severity]}  {finding.title}",
+            f"{_MARKS[finding.level]}  {finding.title}",
             f"      {finding.evidence}",
             f"      {finding.advice}",
             "",

@@ -10,7 +10,7 @@ from kvshelf_client.frames import checksum_of
 from kvshelf_client.hashing import block_keys
 from kvshelf_client.requests import NamespaceSpec, StoreRecord
 from kvshelf_client.words import Provenance, RecordClass
-from service.doctor.findings import Finding, Severity
+from service.overview.finding import Finding
 from storage.clock import Clock
 
 T = TypeVar("T")
@@ -74,12 +74,15 @@ class Probe:
                 raise ProbeDeniedError(error) from None
             failed = self.steps[-1].name
             return [
-                Finding(Severity.BAD, f"A live {failed} fails", str(error), "What fails here fails for engines, too.")
+                Finding(
+                    "bad", "service", f"A live {failed} fails", str(error), "What fails here fails for engines, too."
+                )
             ]
         slow = [step for step in self.steps if step.seconds > SLOW_SECONDS]
         return wrong + [
             Finding(
-                Severity.LOOK,
+                "look",
+                "service",
                 f"A live {step.name} is slow",
                 f"{step.seconds:.2f} s for {BLOCKS} small blocks.",
                 "See the latency of tiers, and what else the machine does.",
@@ -140,4 +143,4 @@ class Probe:
 
 
 def _broken(title: str, evidence: str, advice: str) -> Finding:
-    return Finding(Severity.BAD, title, evidence, advice)
+    return Finding("bad", "service", title, evidence, advice)

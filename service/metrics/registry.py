@@ -127,6 +127,9 @@ class Metrics:
         self.records = self._gauge("kvshelf_tier_records", "Records named by the tier's index.", "tier")
         self.live_bytes = self._gauge("kvshelf_tier_live_bytes", "Payload bytes of those records.", "tier")
         self.used_bytes = self._gauge("kvshelf_tier_used_bytes", "Bytes taken on the medium.", "tier")
+        self.filled_bytes = self._gauge(
+            "kvshelf_tier_filled_bytes", "Of the bytes taken on the medium those that hold something.", "tier"
+        )
         self.budget_bytes = self._gauge("kvshelf_tier_budget_bytes", "Bytes it may take; 0 is unknown.", "tier")
         self.ttl = self._gauge("kvshelf_tier_ttl_seconds", "Life of a record from its last use.", "tier")
         self.expiry_lag = self._gauge(
@@ -217,7 +220,7 @@ class Metrics:
             histogram.labels(tier)
         for gauge in (self.records, self.live_bytes, self.used_bytes, self.budget_bytes, self.pinned_bytes):
             gauge.labels(tier)
-        for gauge in (self.ttl, self.expiry_lag):
+        for gauge in (self.ttl, self.expiry_lag, self.filled_bytes):
             gauge.labels(tier)
         self.tier_up.labels(tier).set(1)
 

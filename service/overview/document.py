@@ -2,28 +2,28 @@
 
 from typing import Any
 
-from service.overview.answers import answers
+from service.overview.answers import answers, findings
 from service.overview.history import INTERVAL_SECONDS, History, Kept
-from service.shelf.condition import health
+from service.overview.situation import situation
 from service.shelf.parts import Parts
 from service.version import __version__
-
-WINDOW_SECONDS = 600.0
-"""How far back the answers look, or as far as there are samples."""
 
 
 def overview(parts: Parts, history: History, after: int) -> dict[str, Any]:
     """The samples after that number, as columns, and the state of now. Blocks as a scrape does."""
     now = history.now()
     kept = history.after(0)
-    before = next((one for one in kept if now.at - one.at <= WINDOW_SECONDS), now)
-    state = health(parts)
+    facts = situation(parts, kept, now)
+    found = findings(facts)
     names = sorted(now.sample)
     return {
         "version": __version__,
-        "health": {"status": state.status, "causes": list(state.causes)},
-        "window_seconds": now.at - before.at,
-        "answers": [answer._asdict() for answer in answers(before.sample, now.sample, now.at - before.at)],
+        "health": {"status": facts.health.status, "causes": list(facts.health.causes)},
+        "window_seconds": facts.seconds,
+        "window": facts.window,
+        "answers": [answer._asdict() for answer in answers(facts, found)],
+        "findings": [one._asdict() for one in found],
+        "shelves": [{**shelf.state._asdict(), "name": shelf.name} for shelf in facts.shelves],
         "interval_seconds": INTERVAL_SECONDS,
         "names": names,
         "samples": [_row(one, names) for one in kept if one.number > after],

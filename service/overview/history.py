@@ -6,17 +6,20 @@ from typing import NamedTuple
 
 from service.overview.samples import Sample, take
 from service.shelf.parts import Parts
+from service.shelf.watched import ShelfState
 
 INTERVAL_SECONDS = 10.0
 SAMPLES = 360
 
 
 class Kept(NamedTuple):
-    """A sample with its number, counted from 1, and its wall-clock time in seconds."""
+    """A sample with its number, counted from 1, and its time in seconds: ``at`` by the wall, ``moment`` monotonic."""
 
     number: int
     at: float
+    moment: float
     sample: Sample
+    shelves: list[ShelfState]
 
 
 class History:
@@ -39,10 +42,10 @@ class History:
         if self._kept and now < self._due_at:
             return
         self._due_at = now + INTERVAL_SECONDS
-        sample = take(self._parts)
+        taken = self.now()
         with self._lock:
             self._taken += 1
-            self._kept.append(Kept(self._taken, self._parts.clock.now(), sample))
+            self._kept.append(taken)
 
     def after(self, number: int) -> list[Kept]:
         """The samples kept that were taken after the one of that number, oldest first; 0 for all."""
@@ -51,4 +54,5 @@ class History:
 
     def now(self) -> Kept:
         """A sample of now, which is not kept."""
-        return Kept(self._taken + 1, self._parts.clock.now(), take(self._parts))
+        clock = self._parts.clock
+        return Kept(self._taken + 1, clock.now(), clock.monotonic(), take(self._parts), self._parts.shelves())

@@ -1,6 +1,6 @@
 """One sample: the figures of the metrics that the page draws, flat, by names of the page's own.
 
-Counters and histograms are as they stand; the page and :mod:`service.overview.answers` look at differences.
+Counters and histograms are as they stand; the page and :mod:`service.overview.situation` look at differences.
 """
 
 from typing import TypeAlias
@@ -19,13 +19,17 @@ SHOWN_VERBS = ("plan", "fetch", "store", "release")
 _NAMES = {
     "kvshelf_prompt_tokens_total": ("tokens", "source"),
     "kvshelf_hit_tokens_total": ("hit_tokens",),
+    "kvshelf_missed_tokens_total": ("missed", "class", "reason"),
     "kvshelf_requests_total": ("requests",),
     "kvshelf_resumes_total": ("resumes", "mode"),
     "kvshelf_stored_records_total": ("stores", "class", "outcome"),
+    "kvshelf_local_records_total": ("local_records",),
+    "kvshelf_local_bytes_total": ("local_bytes",),
     "kvshelf_tier_bytes_total": ("bytes", "tier", "op"),
     "kvshelf_evictions_total": ("gone", "tier", "cause"),
     "kvshelf_tier_faults_total": ("faults", "tier"),
     "kvshelf_tier_used_bytes": ("used", "tier"),
+    "kvshelf_tier_filled_bytes": ("filled", "tier"),
     "kvshelf_tier_live_bytes": ("live", "tier"),
     "kvshelf_tier_budget_bytes": ("budget", "tier"),
     "kvshelf_tier_records": ("records", "tier"),
@@ -52,9 +56,9 @@ def sample_of(registry: CollectorRegistry) -> Sample:
     figures: Sample = {}
     for family in registry.collect():
         for one in family.samples:
-            name = _name_of(one)
-            if name is not None:
-                figures[name] = figures.get(name, 0.0) + one.value
+            for name in (_name_of(one), _refusal_of(one)):
+                if name is not None:
+                    figures[name] = figures.get(name, 0.0) + one.value
     return figures
 
 
@@ -70,6 +74,13 @@ def _name_of(one: MetricSample) -> str | None:
     if one.name.startswith("kvshelf_request_duration_seconds_") and one.labels["verb"] in SHOWN_VERBS:
         return _duration_name(one)
     return None
+
+
+def _refusal_of(one: MetricSample) -> str | None:
+    """Records that were not kept have a second name, with the reason: ``unkept.snapshot.full``."""
+    if one.name != "kvshelf_stored_records_total" or one.labels["reason"] == "none":
+        return None
+    return f"unkept.{one.labels['class']}.{one.labels['reason']}"
 
 
 def _duration_name(one: MetricSample) -> str | None:

@@ -21,6 +21,7 @@ from service.shelf.data_dir import open_data_dir
 from service.shelf.finishing import finish_all
 from service.shelf.parts import Parts
 from service.shelf.shelves import Shelves
+from service.shelf.watched import ShelfState
 from service.tracing import Tracing, open_tracing
 from service.version import __version__
 from storage.base import Tier, TierObserver
@@ -100,6 +101,7 @@ def _open(settings: Settings, clock: Clock, make_id: Callable[[], str], closing:
         blocks=blocks,
         snapshots=shelves.open_pool(),
         retention_reached_seconds=lambda: shelves.retention_seconds,
+        shelf_states=shelves.states,
         close=closing.close,
         erasures=erasures,
         scrubber=Scrubber(blocks, clock, settings.scrub, metrics, Catalog(directory / "scrub", max_documents=1)),
@@ -137,6 +139,7 @@ def assemble(
     blocks: Tier,
     snapshots: BreakerTier,
     retention_reached_seconds: Callable[[], float | None],
+    shelf_states: Callable[[], list[ShelfState]],
     close: Callable[[], None],
     erasures: ErasureBook,
     scrubber: Scrubber,
@@ -178,6 +181,7 @@ def assemble(
         finished=finished,
         breaker_state=lambda: snapshots.state.value,
         retention_reached_seconds=lambda: _or_ttl(retention_reached_seconds(), settings),
+        shelves=shelf_states,
         close=close,
         erasures=erasures,
         scrubber=scrubber,

@@ -77,6 +77,7 @@ def refresh_gauges(parts: Parts) -> None:
         metrics.records.labels(tier.name).set(usage.records)
         metrics.live_bytes.labels(tier.name).set(usage.live_bytes)
         metrics.used_bytes.labels(tier.name).set(usage.used_bytes)
+        metrics.filled_bytes.labels(tier.name).set(usage.filled_bytes)
         metrics.budget_bytes.labels(tier.name).set(usage.budget_bytes)
         metrics.pinned_bytes.labels(tier.name).set(usage.pinned_bytes)
         metrics.expiry_lag.labels(tier.name).set(usage.expiry_lag_seconds)

@@ -15,6 +15,7 @@ from service.sealing import KeyBook
 from service.settings import Settings
 from service.shelf.fates import Fates
 from service.shelf.turns import Turns
+from service.shelf.watched import ShelfState
 from service.tracing import Tracing
 from storage.base import Tier
 from storage.clock import Clock
@@ -42,6 +43,8 @@ class Parts:
     breaker_state: Callable[[], str]
     """The state of the pool's breaker: ``closed``, ``open`` or ``half_open``."""
     retention_reached_seconds: Callable[[], float]
+    shelves: Callable[[], list[ShelfState]]
+    """Every shelf of the tiers as it is now, those of tenants too."""
     close: Callable[[], None]
     """End every lease, flush, and let go of the tiers and the data directory."""
     erasures: ErasureBook

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from service.namespaces.namespace import NAMESPACE_ID_BYTES
 from service.settings import SHARED_SHELF, Settings
+from service.shelf.watched import ShelfState, ShelfWatch, WatchedShelf, quota_states
 from storage.base import Tier, TierObserver
 from storage.breaker import BreakerTier
 from storage.clock import Clock
@@ -48,12 +49,24 @@ class Shelves:
         self._seal = seal
         self._closing = closing
         self._blocks: list[SsdTier] = []
+        self._watched: list[WatchedShelf] = []
+        self._quotas: Mapping[str, int] = {}
 
     @property
     def retention_seconds(self) -> float | None:
         """The least of what the SSD shelves reached under force; None while none was forced."""
         reached = [shelf.retention_seconds for shelf in self._blocks if shelf.retention_seconds is not None]
         return min(reached, default=None)
+
+    def states(self) -> list[ShelfState]:
+        """Every shelf as it is now. Blocks as a scrape does."""
+        states = []
+        for shelf in self._watched:
+            retention = shelf.tier.retention_seconds if isinstance(shelf.tier, SsdTier) else None
+            states.append(shelf.state(retention))
+            if shelf.tier.name == "dram":
+                states += quota_states(shelf.tier, self._quotas)
+        return states
 
     def open_blocks(self) -> Tier:
         """The SSD tier, or the shared one that stands in for it. Raises as :class:`SsdTier`."""
@@ -69,10 +82,11 @@ class Shelves:
         shelves: dict[str, Tier] = {}
         for shelf, budget_bytes in budgets.items():
             directories[shelf].mkdir(mode=0o700, parents=True, exist_ok=True)
+            watch = ShelfWatch(self._observer)
             tier = SsdTier(
                 directories[shelf],
                 clock=self._clock,
-                observer=self._observer,
+                observer=watch,
                 ttl_seconds=store.ttl_seconds,
                 budget_bytes=budget_bytes,
                 when_full=WhenFull(store.when_full),
@@ -80,6 +94,7 @@ class Shelves:
             )
             self._closing.callback(tier.close)
             self._blocks.append(tier)
+            self._watched.append(WatchedShelf(shelf, tier, watch))
             shelves[shelf] = tier
         return self._seal(self._routed(shelves))
 
@@ -101,17 +116,17 @@ class Shelves:
         return opened
 
     def _open_memory(self) -> Tier:
-        return self._routed(
-            {
-                shelf: MemoryTier(
-                    clock=self._clock,
-                    observer=self._observer,
-                    ttl_seconds=self._settings.pool.ttl_seconds,
-                    budget_bytes=budget_bytes,
-                )
-                for shelf, budget_bytes in self._settings.pool_budgets().items()
-            }
-        )
+        shelves: dict[str, Tier] = {}
+        for shelf, budget_bytes in self._settings.pool_budgets().items():
+            watch = ShelfWatch(self._observer)
+            shelves[shelf] = MemoryTier(
+                clock=self._clock,
+                observer=watch,
+                ttl_seconds=self._settings.pool.ttl_seconds,
+                budget_bytes=budget_bytes,
+            )
+            self._watched.append(WatchedShelf(shelf, shelves[shelf], watch))
+        return self._routed(shelves)
 
     def _open_redis(
         self, secret: SecretStr, name: str, *, ttl_seconds: float, prefix: str, budgets: Mapping[str, int] | None = None
@@ -121,10 +136,11 @@ class Shelves:
         from storage.dram.place import PoolKind, pool_place
 
         url = secret.get_secret_value()
+        watch = ShelfWatch(self._observer)
         tier = RedisTier(
             url=url,
             clock=self._clock,
-            observer=self._observer,
+            observer=watch,
             name=name,
             ttl_seconds=ttl_seconds,
             prefix=prefix,
@@ -133,7 +149,10 @@ class Shelves:
             jitter=_jitter,
         )
         in_part = pool_place(url).kind is PoolKind.CLUSTER
-        return BreakerTier(self._seal(tier), self._clock, jitter=_jitter, serves_in_part=in_part)
+        opened = BreakerTier(self._seal(tier), self._clock, jitter=_jitter, serves_in_part=in_part)
+        self._watched.append(WatchedShelf(SHARED_SHELF, opened, watch))
+        self._quotas = {**self._quotas, **(budgets or {})}
+        return opened
 
     def _routed(self, shelves: dict[str, Tier]) -> Tier:
         """One shelf as it is; several behind a router."""

@@ -227,7 +227,7 @@ class RedisTier(Tier):
         """
         records, live_bytes, owners = self._ledger.totals()
         used_bytes, budget_bytes = self._memory.read()
-        return Usage(records, live_bytes, used_bytes, budget_bytes, 0, owners)
+        return Usage(records, live_bytes, used_bytes, budget_bytes, 0, owners, filled_bytes=used_bytes)
 
     def is_up(self) -> bool:
         """Whether the last conversation with Redis ended well; true before the first."""

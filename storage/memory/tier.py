@@ -168,6 +168,7 @@ class MemoryTier(Tier):
                 budget_bytes=self._budget_bytes,
                 pinned_bytes=slots.pinned_bytes,
                 owners=slots.owners,
+                filled_bytes=slots.used_bytes,
             )
 
     def is_up(self) -> bool:

@@ -121,7 +121,10 @@ class RoutedTier(Tier):
             sum(column) for column in zip(*(usage[:5] for usage in usages), strict=True)
         )
         lag_seconds = max(usage.expiry_lag_seconds for usage in usages)
-        return Usage(records, live_bytes, used_bytes, budget_bytes, pinned_bytes, dict(owners), lag_seconds)
+        filled_bytes = sum(usage.filled_bytes for usage in usages)
+        return Usage(
+            records, live_bytes, used_bytes, budget_bytes, pinned_bytes, dict(owners), lag_seconds, filled_bytes
+        )
 
     def is_up(self) -> bool:
         """See :meth:`Tier.is_up`. Whether all shelves are."""

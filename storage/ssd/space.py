@@ -10,6 +10,7 @@ from storage.ssd.format import PAGE_BYTES
 from storage.ssd.index import Index
 from storage.ssd.medium import Medium, is_no_space
 from storage.ssd.pins import Pins
+from storage.ssd.rows import SegmentState
 from storage.ssd.segments import SegmentFiles
 from storage.ssd.sizing import MIN_SEGMENTS, index_margin_bytes
 
@@ -67,6 +68,12 @@ class Space:
     def used_bytes(self) -> int:
         """What files and index take."""
         return self._index.segments.file_bytes + self._index.file_bytes()
+
+    def filled_bytes(self) -> int:
+        """What was written of the segments that are not free, and the index."""
+        rows = list(self._index.segments.rows.values())
+        written_bytes = sum(row.write_bytes for row in rows if row.state is not SegmentState.FREE)
+        return written_bytes + self._index.file_bytes()
 
     def free_segments(self) -> Iterator[int]:
         """The free segments of the right size that nobody holds, those freed first coming first."""

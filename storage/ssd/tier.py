@@ -234,6 +234,7 @@ class SsdTier(Tier):
                 pinned_bytes=sum(row.size_bytes for row in rows if row is not None),
                 owners=core.index.owners.live_bytes(),
                 expiry_lag_seconds=max(0.0, core.now() - oldest_at - core.ttl_seconds),
+                filled_bytes=core.space.filled_bytes(),
             )
 
     def is_up(self) -> bool:

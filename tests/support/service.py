@@ -14,6 +14,7 @@ from service.settings import Settings, load_settings
 from service.shelf.assemble import assemble
 from service.shelf.finishing import finish_all
 from service.shelf.parts import Parts
+from service.shelf.watched import ShelfWatch, WatchedShelf
 from storage.base import Tier
 from storage.breaker import BreakerTier
 from storage.catalog import Catalog
@@ -43,13 +44,22 @@ def make_parts(
     """A service over the given tiers; in-process ones of ``budget_bytes`` each where none are given."""
     settings = settings or load_settings(environment={})
     metrics = Metrics("test")
+    of_blocks, of_pool = ShelfWatch(metrics), ShelfWatch(metrics)
     if blocks is None:
         blocks = MemoryTier(
-            clock=clock, observer=metrics, ttl_seconds=settings.store.ttl_seconds, budget_bytes=budget_bytes, name="ssd"
+            clock=clock,
+            observer=of_blocks,
+            ttl_seconds=settings.store.ttl_seconds,
+            budget_bytes=budget_bytes,
+            name="ssd",
         )
     if snapshots is None:
         snapshots = MemoryTier(
-            clock=clock, observer=metrics, ttl_seconds=settings.pool.ttl_seconds, budget_bytes=budget_bytes, name="dram"
+            clock=clock,
+            observer=of_pool,
+            ttl_seconds=settings.pool.ttl_seconds,
+            budget_bytes=budget_bytes,
+            name="dram",
         )
     tiers = (blocks, snapshots)
 
@@ -74,6 +84,10 @@ def make_parts(
         blocks=blocks,
         snapshots=BreakerTier(snapshots, clock, jitter=lambda: 0.0),
         retention_reached_seconds=lambda: None,
+        shelf_states=lambda: [
+            WatchedShelf("", blocks, of_blocks).state(),
+            WatchedShelf("", snapshots, of_pool).state(),
+        ],
         close=close,
         scrubber=Scrubber(blocks, clock, settings.scrub, metrics, Catalog(directory / "scrub", max_documents=1)),
         erasures=ErasureBook(Catalog(directory / "erasures", max_documents=MAX_ERASURES)),

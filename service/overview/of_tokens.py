@@ -1,0 +1,179 @@
+"""Which tier serves most tokens, and why the others were run."""
+
+from collections.abc import Iterator
+
+from service.metrics.labels import MISSED, SOURCES
+from service.overview.finding import Finding, Level
+from service.overview.situation import Situation
+from service.overview.words import capital, count, duration, percent
+
+_SOURCE_WORDS = {
+    "hbm": "the engines' own HBM",
+    "dram": "the DRAM pool",
+    "ssd": "the SSD",
+    "replay": "replay",
+    "prefill": "prefill, which is no cache at all",
+}
+_CAUSE_WORDS = {
+    "new_text": "new text, which no cache can save",
+    "unused": "were there, but the engine did not use them",
+    "never_stored": "never stored",
+    "expired": "expired",
+    "evicted": "evicted",
+    "corrupt": "damaged",
+    "tier_down": "out of reach",
+    "refused": "refused for want of room",
+    "superseded": "replaced by a later one of their session",
+}
+_SHARE_TO_LOOK, _SHARE_BAD, _REPLAYING_TO_LOOK = 0.05, 0.25, 0.25
+_LOST_SNAPSHOTS = ("expired", "evicted", "refused", "tier_down", "corrupt")
+_FEW = 100
+_REQUESTS_TO_JUDGE = 10
+
+
+def which_tier(facts: Situation) -> tuple[str, Level]:
+    """The first question's answer."""
+    tokens = {source: facts.grew(f"tokens.{source}") for source in SOURCES}
+    total = sum(tokens.values())
+    if total <= 0:
+        return f"No request has finished in {facts.window}.", "none"
+    first, *others = sorted(tokens, key=lambda source: -tokens[source])
+    rest = ", ".join(f"{source} {percent(tokens[source] / total)}" for source in others if tokens[source])
+    share = f"{percent(tokens[first] / total)} of {count(total)} prompt tokens in {facts.window}"
+    text = f"{capital(_SOURCE_WORDS[first])}: {share}"
+    return f"{text}; {rest}." if rest else f"{text}.", "look" if first == "prefill" else "good"
+
+
+def why_missed(facts: Situation) -> tuple[str, Level]:
+    """The second question's answer; whether it is an ailment is for the findings to say."""
+    total, missed = _missed(facts)
+    if total <= 0:
+        return f"No request has finished in {facts.window}.", "none"
+    if not missed:
+        return f"None did, of {count(total)} prompt tokens in {facts.window}.", "good"
+    causes = sorted(missed, key=lambda cause: -missed[cause])
+    said = "; ".join(f"{percent(missed[cause] / total)} {_words(cause)}" for cause in causes)
+    return f"{percent(sum(missed.values()) / total)} of {count(total)} were run in {facts.window}: {said}.", "good"
+
+
+def findings(facts: Situation) -> Iterator[Finding]:
+    """What makes tokens miss that a cache could have saved."""
+    total, missed = _missed(facts)
+    if total <= 0:
+        return
+    if (never := _never_found(facts)) is not None:
+        yield never
+        return
+    found = [one for cause in missed if (one := _of_cause(facts, cause, missed[cause] / total)) is not None]
+    yield from found
+    if not any(one.title.startswith("Snapshots") for one in found):
+        yield from _of_replays(facts, missed)
+
+
+def _missed(facts: Situation) -> tuple[float, dict[tuple[str, str], float]]:
+    """All prompt tokens of the window, and by cause those that were run."""
+    causes = {(kind, reason): facts.grew(f"missed.{kind}.{reason}") for kind, reasons in MISSED for reason in reasons}
+    total = sum(facts.grew(f"tokens.{source}") for source in SOURCES)
+    return total, {cause: tokens for cause, tokens in causes.items() if tokens > 0}
+
+
+def _words(cause: tuple[str, str]) -> str:
+    kind, reason = cause
+    if kind == "none":
+        return _CAUSE_WORDS[reason]
+    if cause == ("block", "never_stored"):
+        return "behind a gap: a block before ones that are there was never stored"
+    if cause == ("snapshot", "never_stored"):
+        return "run again, for no session stopped at that boundary"
+    return f"for {kind}s that are {_CAUSE_WORDS[reason]}"
+
+
+def _never_found(facts: Situation) -> Finding | None:
+    stored, requests = facts.now.get("stores.block.stored", 0.0), facts.grew("requests")
+    if stored < _FEW or requests < _REQUESTS_TO_JUDGE or facts.grew("hit_tokens") or facts.grew("tokens.hbm"):
+        return None
+    if any(facts.grew(f"missed.block.{reason}") for reason in dict(MISSED)["block"]):
+        return None  # Keys of records that are gone were known, so keys match.
+    return Finding(
+        "bad", "misses", "What is stored is never found",
+        f"{count(stored)} blocks were stored since the start, and {count(requests)} requests found none of them.",
+        "Keys do not match: compare POST /v1/namespaces/NAME/hash with the engine's own hashes; look at"
+        " GET /v1/namespaces for a second namespace; a date or an id at the start of each prompt does it, too.",
+    )  # fmt: skip
+
+
+def _of_cause(facts: Situation, cause: tuple[str, str], share: float) -> Finding | None:
+    kind, reason = cause
+    level: Level = "bad" if share >= _SHARE_BAD else "look"
+    if reason in ("new_text", "superseded") or share < (0 if reason == "corrupt" else _SHARE_TO_LOOK):
+        return None
+    if reason in ("unused", "never_stored") and cause != ("block", "never_stored"):
+        if share < _SHARE_BAD:
+            return None
+        level = "look"
+    if reason == "corrupt":
+        level = "bad"
+    if reason == "tier_down":
+        level = "look" if facts.now.get("up.ssd" if kind == "block" else "up.dram", 1.0) >= 1 else "bad"
+    title, advice = _advice(facts, cause)
+    return Finding(level, "misses", title, f"{percent(share)} of prompt tokens were run for it.", advice)
+
+
+def _advice(facts: Situation, cause: tuple[str, str]) -> tuple[str, str]:
+    """The title of a cause, and what to do."""
+    kind, reason = cause
+    tier, group = ("ssd", "store") if kind == "block" else ("dram", "pool")
+    what, room = ("Blocks", "store.budget_bytes") if kind == "block" else ("Snapshots", _pool_setting(facts))
+    if kind == "none":
+        return (
+            "Engines do not use what is there",
+            "See whether they run cold after failed fetches, set a byte limit, or take exact KV only.",
+        )
+    if reason == "tier_down":
+        serves = facts.now.get(f"up.{tier}", 1.0) >= 1
+        when = "were out of reach for a while, and the tier serves again" if serves else "are out of reach"
+        return (
+            f"{what} {when}",
+            "See health, and the tier's own log."
+            if not serves
+            else "What was lost meanwhile is stored again when it is run again.",
+        )
+    if reason == "expired":
+        life = facts.now.get(f"ttl.{tier}", 0.0)
+        return (
+            f"{what} expire before they are asked for again",
+            f"Their life is {duration(life)}: raise {group}.ttl_seconds if there is room.",
+        )
+    if cause == ("block", "never_stored"):
+        return (
+            "Gaps cut prompts off",
+            "A block before stored ones is missing: see whether engines store every full block, from the first.",
+        )
+    if cause == ("snapshot", "never_stored"):
+        return (
+            "Snapshots are missing where prompts go on",
+            "Store one at the last full block of the prompt and of the finished turn: unaligned ones are never found.",
+        )
+    return {
+        "evicted": (f"{what} are evicted before their time", f"Raise {room}, or shorten {group}.ttl_seconds."),
+        "refused": (f"{what} are refused for want of room", f"Raise {room}, or shorten {group}.ttl_seconds."),
+        "corrupt": (f"{what} are damaged", "See KvshelfCorruption in docs/runbook.md, and run kvshelf scrub."),
+    }[reason]  # fmt: skip
+
+
+def _pool_setting(facts: Situation) -> str:
+    return "maxmemory of its Redis" if facts.pool_is_redis else "pool.budget_bytes"
+
+
+def _of_replays(facts: Situation, missed: dict[tuple[str, str], float]) -> Iterator[Finding]:
+    """A replay costs few tokens, so many of them are told apart from the tokens."""
+    requests = facts.grew("requests")
+    replays = facts.grew("resumes.bounded_replay") + facts.grew("resumes.exact_rebuild")
+    lost = {cause: tokens for cause, tokens in missed.items() if cause[0] == "snapshot" and cause[1] in _LOST_SNAPSHOTS}
+    if requests < _REQUESTS_TO_JUDGE or replays / requests < _REPLAYING_TO_LOOK or not lost:
+        return
+    if sum(lost.values()) < missed.get(("snapshot", "never_stored"), 0.0):
+        return
+    title, advice = _advice(facts, max(lost, key=lambda cause: lost[cause]))
+    evidence = f"{percent(replays / requests)} of requests ran a window again for want of one."
+    yield Finding("look", "misses", title, evidence, advice)
