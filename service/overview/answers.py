@@ -14,7 +14,7 @@ class Answer(NamedTuple):
     question: str
     answer: str
     level: Level
-    notes: list[str]
+    notes: list[Finding]
 
 
 _QUESTIONS: tuple[tuple[Topic, str, Callable[[Situation], tuple[str, Level]]], ...] = (
@@ -42,4 +42,4 @@ def _answer(topic: Topic, question: str, answered: tuple[str, Level], found: lis
     worst = max(about, key=lambda one: one.badness, default=None)
     if worst is not None and (level == "none" or level == "good" or worst.level == "bad"):
         level = worst.level
-    return Answer(question, text, level, [f"{one.title}. {one.evidence} {one.advice}" for one in about])
+    return Answer(question, text, level, about)

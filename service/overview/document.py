@@ -21,7 +21,9 @@ def overview(parts: Parts, history: History, after: int) -> dict[str, Any]:
         "health": {"status": facts.health.status, "causes": list(facts.health.causes)},
         "window_seconds": facts.seconds,
         "window": facts.window,
-        "answers": [answer._asdict() for answer in answers(facts, found)],
+        "answers": [
+            {**answer._asdict(), "notes": [note._asdict() for note in answer.notes]} for answer in answers(facts, found)
+        ],
         "findings": [one._asdict() for one in found],
         "shelves": [{**shelf.state._asdict(), "name": shelf.name} for shelf in facts.shelves],
         "interval_seconds": INTERVAL_SECONDS,

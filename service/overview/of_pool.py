@@ -23,7 +23,7 @@ def is_it_too_small(facts: Situation) -> tuple[str, Level]:
     troubled = [shelf for shelf in shelves if _is_small(facts, shelf)]
     if troubled:
         names = " and ".join(shelf.name for shelf in troubled)
-        return f"Yes, {names}. {capital(filled)}.", "good"
+        return f"Yes{f': {names}' if len(shelves) > 1 else ''}. {capital(filled)}.", "good"
     if not any(shelf.state.records or shelf.state.used_bytes for shelf in shelves) and not facts.grew(
         "stores.snapshot.stored"
     ):
@@ -41,7 +41,8 @@ def _of_shelf(facts: Situation, shelf: Shelf) -> Iterator[Finding]:
     setting = "maxmemory of its Redis" if facts.pool_is_redis and not shelf.state.tenant else shelf.setting
     raise_it = f"Raise {setting}, or shorten pool.ttl_seconds."
     budget = shelf.state.budget_bytes
-    if shelf.refused:
+    holds_none = 0 < budget < shelf.snapshot_bytes
+    if shelf.refused and not holds_none:
         evidence = f"{count(shelf.refused)} snapshots were refused in {facts.window}: {_use(shelf)}."
         yield Finding("bad", "pool", f"{capital(shelf.name)} refuses snapshots", evidence, raise_it)
     if _evicts(facts, shelf):
@@ -60,6 +61,8 @@ def _of_shelf(facts: Situation, shelf: Shelf) -> Iterator[Finding]:
         fits = budget // shelf.snapshot_bytes
         holds = f"has room for {fits} of them" if fits else "has no room for one"
         evidence = f"A snapshot takes {size(shelf.snapshot_bytes)}; {shelf.name}, of {size(budget)}, {holds}."
+        if holds_none and shelf.refused:
+            evidence += f" {count(shelf.refused)} were refused in {facts.window}."
         title = f"{capital(shelf.name)} holds few snapshots" if fits else f"{capital(shelf.name)} holds no snapshot"
         yield Finding("look" if fits else "bad", "pool", title, evidence, f"Raise {setting}.")
 

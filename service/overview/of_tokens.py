@@ -28,6 +28,7 @@ _CAUSE_WORDS = {
 _SHARE_TO_LOOK, _SHARE_BAD, _REPLAYING_TO_LOOK = 0.05, 0.25, 0.25
 _LOST_SNAPSHOTS = ("expired", "evicted", "refused", "tier_down", "corrupt")
 _FEW = 100
+_ALWAYS_TOLD, _SHARE_TO_TELL = 2, 0.01
 _REQUESTS_TO_JUDGE = 10
 
 
@@ -52,7 +53,10 @@ def why_missed(facts: Situation) -> tuple[str, Level]:
     if not missed:
         return f"None did, of {count(total)} prompt tokens in {facts.window}.", "good"
     causes = sorted(missed, key=lambda cause: -missed[cause])
-    said = "; ".join(f"{percent(missed[cause] / total)} {_words(cause)}" for cause in causes)
+    told = [
+        cause for place, cause in enumerate(causes) if place < _ALWAYS_TOLD or missed[cause] >= _SHARE_TO_TELL * total
+    ]
+    said = "; ".join(f"{percent(missed[cause] / total)} {_words(cause)}" for cause in told)
     return f"{percent(sum(missed.values()) / total)} of {count(total)} were run in {facts.window}: {said}.", "good"
 
 

@@ -1,7 +1,7 @@
 // Plots as SVG, made of elements only: nothing that comes from the service is ever parsed as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
-const HEIGHT = 176, LEFT = 58, BOTTOM = 18, TOP = 8, LEAST_WIDTH = 260;
+const HEIGHT = 176, LEFT = 58, BOTTOM = 18, TOP = 8, LEAST_WIDTH = 200;
 
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
@@ -20,24 +20,23 @@ function shape(name, attributes, text) {
   return made;
 }
 
-// The least "round" number that is not below `value`: 1, 2 or 5 times a power of ten, or of 1024 for bytes.
-function roundUp(value, base) {
-  if (!(value > 0)) return 1;
-  let power = base === 1024 ? 1024 ** Math.floor(Math.log(value) / Math.log(1024)) : 1;
-  power *= 10 ** Math.floor(Math.log10(value / power));
+// The least "round" number that is not below `value`: 1, 2 or 5 times a power of ten.
+function roundUp(value) {
+  const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 5, 10].map((step) => step * power).find((round) => round >= value) ?? 10 * power;
 }
 
 function clockText(seconds) {
-  return new Date(seconds * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+  return new Date(seconds * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
 }
 
 // Draw `series` ([{name, colour, values}]) over `times` (seconds). Stacked areas, or lines.
-export function draw(host, times, series, { stacked = false, format, base = 10, title }) {
+export function draw(host, times, series, { stacked = false, format, title, full = 0 }) {
   const shown = series.filter((one) => one.values.some((value) => value > 0));
   const totals = times.map((_, at) => shown.reduce((sum, one) => sum + one.values[at], 0));
   const highest = stacked ? Math.max(0, ...totals) : Math.max(0, ...shown.flatMap((one) => one.values));
-  const top = roundUp(highest, base);
+  if (!(highest > 0)) return host.replaceChildren(element("p", { class: "quiet empty" }, "Nothing yet."));
+  const top = full || roundUp(highest);
   const first = times[0], last = times[times.length - 1];
   const width = Math.max(LEAST_WIDTH, host.clientWidth);
   const x = (time) => LEFT + ((width - LEFT) * (time - first)) / Math.max(1e-9, last - first);
@@ -48,7 +47,7 @@ export function draw(host, times, series, { stacked = false, format, base = 10, 
     svg.append(shape("line", { class: "grid", x1: LEFT, x2: width, y1: y(top * share), y2: y(top * share) }));
     svg.append(shape("text", { x: LEFT - 5, y: y(top * share) + 4, "text-anchor": "end" }, format(top * share)));
   }
-  for (const [time, anchor] of [[first, "start"], [last, "end"]])
+  for (const [time, anchor] of last - first < 1 ? [[last, "end"]] : [[first, "start"], [last, "end"]])
     svg.append(shape("text", { x: x(time), y: HEIGHT - 3, "text-anchor": anchor }, clockText(time)));
   let floor = times.map(() => 0);
   for (const one of shown) {

@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -72,7 +73,8 @@ def test_it_answers_the_questions_on_any_screen(
     eventually(lambda: shown(browser), 10, 0.1)
     assert browser.value_of("[...document.querySelectorAll('.card h2')].map(one => one.textContent)") == QUESTIONS
     assert "The SSD" in text_of(browser, ".card p") or "Prefill" in text_of(browser, ".card p")
-    assert "never stored" in text_of(browser, "#misses")
+    assert "new text" in text_of(browser, "#misses")
+    assert "block: stored" in text_of(browser, "#stores")
     assert re.search(r"SSD\s+serves", text_of(browser, "#tiers"))
     assert text_of(browser, "#health") == "ok"
     assert browser.value_of("document.documentElement.scrollWidth <= window.innerWidth"), "it scrolls sideways"
@@ -96,6 +98,21 @@ def test_it_is_live(served: Served, browser: Browser) -> None:
     before = text_of(browser, "#tiers")
     store(served.http, frame("ab" * 32, BLOCK))
     eventually(lambda: text_of(browser, "#tiers") != before, 10, 0.2)
+
+
+def test_a_service_that_hangs_does_not_look_well(served: Served, browser: Browser) -> None:
+    browser.look(served.url + "/")
+    eventually(lambda: shown(browser), 10, 0.1)
+    is_stale = "document.getElementById('all').className === 'stale'"
+    assert not browser.value_of(is_stale)
+    served.signal(signal.SIGSTOP)
+    try:
+        eventually(lambda: browser.value_of(is_stale), 15, 0.2)
+        assert "does not answer" in text_of(browser, "#health")
+        assert browser.value_of("document.getElementById('health').className") == "bad"
+    finally:
+        served.signal(signal.SIGCONT)
+    eventually(lambda: not browser.value_of(is_stale), 15, 0.2)
 
 
 def test_it_asks_nobody_but_its_service(served: Served, browser: Browser) -> None:

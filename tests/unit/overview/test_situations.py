@@ -1,5 +1,6 @@
 """The four questions in the situations an operator meets: a real service with small budgets, and what is said of it."""
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from service.overview.answers import answers, findings
+from service.overview.situation import situation
 from tests.support.node import BLOCK, Node
 
 MIB = 1 << 20
@@ -36,7 +39,7 @@ def levels(node: Node) -> list[str]:
 def answer(node: Node, question: int) -> str:
     """The answer with its notes."""
     given = node.overview()["answers"][question]
-    return " ".join([given["answer"], *given["notes"]])
+    return " ".join([given["answer"], *(" ".join(map(str, note.values())) for note in given["notes"])])
 
 
 def titles(node: Node) -> dict[str, str]:
@@ -95,7 +98,7 @@ def test_a_pool_that_is_smaller_than_a_snapshot(make_node: MakeNode) -> None:
         for number in range(12):
             node.turn(f"{number}", 2, namespace=large)
     assert titles(node)["The pool holds no snapshot"] == "bad"
-    assert titles(node)["The pool refuses snapshots"] == "bad"
+    assert "24 were refused" in answer(node, POOL)
     assert node.overview()["answers"][POOL]["answer"].startswith("Yes")
     assert "snapshots that are refused" in answer(node, MISSES)
     assert "no session stopped" not in answer(node, MISSES)
@@ -143,6 +146,37 @@ def test_a_tenants_own_budget_is_named(make_node: MakeNode, tmp_path: Path) -> N
     assert "access.tenants.acme.store_budget_bytes" in answer(node, DISK)
     assert "access.tenants.acme.pool_budget_bytes" in answer(node, POOL)
     assert not any(title.startswith(("The SSD is", "The pool is")) for title in titles(node))
+
+
+@pytest.mark.parametrize(
+    ("free_bytes", "level", "said"),
+    [
+        (2 * MIB, "bad", "The file system is full now"),
+        (100 * MIB, "look", "the file system is full in"),
+        (100 * 1024 * MIB, "good", "does not|Not at this|budget of"),
+    ],
+)
+def test_a_file_system_smaller_than_the_budget(make_node: MakeNode, free_bytes: int, level: str, said: str) -> None:
+    node = make_node()
+    for number in range(12):
+        node.turn(f"{number}", 20)
+        node.wait(10)
+    facts = situation(node.parts, node.history.after(0), node.history.now())
+    facts = facts._replace(now={**facts.now, "disk_free": float(free_bytes), "disk_size": 300.0 * MIB})
+    found = findings(facts)
+    given = answers(facts, found)[DISK]
+    assert given.level == level
+    assert re.search(said, given.answer)
+    assert not any("Raise store.budget_bytes" in one.advice for one in found)
+    if level != "good":
+        assert any("lower store.budget_bytes" in one.advice for one in found)
+
+
+def test_a_snapshot_of_which_few_fit(make_node: MakeNode) -> None:
+    node = make_node(pool={"budget_bytes": 8 * MIB})
+    node.register("full", is_full=True)
+    assert titles(node)["The pool holds few snapshots"] == "look"
+    assert "has room for 6" in answer(node, POOL)
 
 
 def test_the_first_block_is_missing(make_node: MakeNode) -> None:
