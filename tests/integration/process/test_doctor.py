@@ -58,4 +58,4 @@ def test_nobody_there_is_broken() -> None:
     assert done.stdout.startswith("BAD   The service does not answer")
     assert "is the service running there?" in done.stdout
     status, document = seen("http://127.0.0.1:1")
-    assert (status, [finding["severity"] for finding in document["findings"]]) == (2, ["bad"])  # type: ignore[attr-defined]
+    assert (status, [finding["level"] for finding in document["findings"]]) == (2, ["bad"])  # type: ignore[attr-defined]
