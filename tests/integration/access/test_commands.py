@@ -84,7 +84,7 @@ def test_a_command_without_a_token_says_where_it_takes_one_from(
 
 @pytest.mark.parametrize(
     "words",
-    [("health",), ("erase", "--tenant", "acme", "--dry-run", "--url"), ("scrub", "--status"),
+    [("health",), ("erase", "--class", "block", "--dry-run", "--url"), ("scrub", "--status"),
      ("doctor", "--no-probe"), REPLAY],
     ids=lambda words: words[0],
 )  # fmt: skip
@@ -113,7 +113,7 @@ def test_the_doctor_with_the_operators_token_alone_leaves_the_live_request_out(
     for token in ("operator", "eraser"):
         status, document = doctor(guarded, capsys, "--token", guarded.tokens[token])
         assert status < 2
-        assert "bad" not in {finding["severity"] for finding in document["findings"]}
+        assert "bad" not in {finding["level"] for finding in document["findings"]}
         assert document["findings"]
         (note,) = document["notes"]
         assert "KVSHELF_PROBE_TOKEN, or --probe-token" in note
