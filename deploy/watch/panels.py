@@ -99,6 +99,13 @@ OVERVIEW = Dashboard(
                     is_stacked=True,
                 ),
                 Panel(
+                    "Why tokens are run",
+                    "Prompt tokens a second that were run, by what was missing first. New text is no ailment.",
+                    ((_sum("kvshelf_missed_tokens_total", "class, reason"), "{{class}} {{reason}}"),),
+                    "short",
+                    is_stacked=True,
+                ),
+                Panel(
                     "Why records are missed",
                     "Look-ups a second that missed, by class and reason.",
                     ((_sum("kvshelf_lookups_total", "class, reason", 'result="miss"'), "{{class}} {{reason}}"),),

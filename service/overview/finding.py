@@ -8,8 +8,8 @@ Level = Literal["good", "look", "bad", "none"]
 LEVELS: tuple[Level, ...] = ("none", "good", "look", "bad")
 """From the best to the worst."""
 
-Topic = Literal["tier", "misses", "pool", "disk", "service"]
-"""The question it is an answer to; ``service`` is to none."""
+Topic = Literal["tier", "misses", "pool", "disk", "health", "service"]
+"""The question it is an answer to; ``health`` and ``service`` are to none."""
 
 
 class Finding(NamedTuple):

@@ -28,6 +28,8 @@ def is_it_too_small(facts: Situation) -> tuple[str, Level]:
         "stores.snapshot.stored"
     ):
         return f"No snapshot was stored yet; {filled}.", "none"
+    if any(shelf.evicted for shelf in shelves):
+        return f"No: some were lost in {facts.window}, but not for want of room. {capital(filled)}.", "good"
     return f"No: nothing went before its time in {facts.window}, and nothing was refused. {capital(filled)}.", "good"
 
 
@@ -51,9 +53,10 @@ def _of_shelf(facts: Situation, shelf: Shelf) -> Iterator[Finding]:
         level: Level = "bad" if share >= _SHARE_BAD else "look"
         yield Finding(level, "pool", f"{capital(shelf.name)} is too small", evidence, raise_it)
     elif shelf.evicted:
-        evidence = f"{count(shelf.evicted)} snapshots went in {facts.window}, and there was room: {_use(shelf)}."
+        evidence = f"{count(shelf.evicted)} went in {facts.window}, and there was room: {_use(shelf)}."
         title = f"{capital(shelf.name)} lost snapshots"
-        yield Finding("look", "pool", title, evidence, "See whether its Redis was restarted or emptied.")
+        advice = "See whether its Redis was restarted, emptied, or short of memory for others' keys."
+        yield Finding("look", "pool", title, evidence, advice)
     elif _is_part_full(facts, shelf):
         evidence = f"Its part is full, so its oldest snapshots go: {_use(shelf)}."
         yield Finding("look", "pool", f"{capital(shelf.name)} is too small", evidence, raise_it)

@@ -24,7 +24,7 @@ def findings(facts: Situation) -> Iterator[Finding]:
     """Health, traffic, stores and latency."""
     for cause in facts.health.causes:
         advice = "See docs/runbook.md, KvshelfDegraded."
-        yield Finding("bad", "service", "The service is degraded", f"{cause[:1].upper()}{cause[1:]}.", advice)
+        yield Finding("bad", "health", "The service is degraded", f"{cause[:1].upper()}{cause[1:]}.", advice)
     yield from _of_traffic(facts)
     yield from _of_stores(facts)
     yield from _of_latency(facts)

@@ -118,7 +118,7 @@ def _of_cause(facts: Situation, cause: tuple[str, str], share: float) -> Finding
     if reason == "corrupt":
         level = "bad"
     if reason == "tier_down":
-        level = "look" if facts.now.get("up.ssd" if kind == "block" else "up.dram", 1.0) >= 1 else "bad"
+        level = "look" if _serves(facts, kind) else "bad"
     title, advice = _advice(facts, cause)
     return Finding(level, "misses", title, f"{percent(share)} of prompt tokens were run for it.", advice)
 
@@ -134,7 +134,7 @@ def _advice(facts: Situation, cause: tuple[str, str]) -> tuple[str, str]:
             "See whether they run cold after failed fetches, set a byte limit, or take exact KV only.",
         )
     if reason == "tier_down":
-        serves = facts.now.get(f"up.{tier}", 1.0) >= 1
+        serves = _serves(facts, kind)
         when = "were out of reach for a while, and the tier serves again" if serves else "are out of reach"
         return (
             f"{what} {when}",
@@ -165,6 +165,11 @@ def _advice(facts: Situation, cause: tuple[str, str]) -> tuple[str, str]:
     }[reason]  # fmt: skip
 
 
+def _serves(facts: Situation, kind: str) -> bool:
+    """Whether the tier of a class serves now, whatever it did in the window."""
+    return facts.now.get("up.ssd" if kind == "block" else "up.dram", 1.0) >= 1
+
+
 def _pool_setting(facts: Situation) -> str:
     return "maxmemory of its Redis" if facts.pool_is_redis else "pool.budget_bytes"
 
@@ -178,6 +183,8 @@ def _of_replays(facts: Situation, missed: dict[tuple[str, str], float]) -> Itera
         return
     if sum(lost.values()) < missed.get(("snapshot", "never_stored"), 0.0):
         return
-    title, advice = _advice(facts, max(lost, key=lambda cause: lost[cause]))
+    cause = max(lost, key=lambda cause: lost[cause])
+    title, advice = _advice(facts, cause)
+    level: Level = "bad" if cause[1] == "tier_down" and not _serves(facts, "snapshot") else "look"
     evidence = f"{percent(replays / requests)} of requests ran a window again for want of one."
-    yield Finding("look", "misses", title, evidence, advice)
+    yield Finding(level, "misses", title, evidence, advice)

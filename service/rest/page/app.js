@@ -83,7 +83,7 @@ function told(name, found) {
 // Health and what was found wrong, in one line that is as bad as the worst of it.
 function showState(answer, now) {
   const worst = answer.findings.reduce((level, one) => Math.max(level, LEVELS.indexOf(one.level)), LEVELS.indexOf("good"));
-  const titles = answer.findings.filter((one) => LEVELS.indexOf(one.level) === worst && worst > 1 && one.topic !== "service").map((one) => one.title);
+  const titles = answer.findings.filter((one) => LEVELS.indexOf(one.level) === worst && worst > 1 && one.topic !== "health").map((one) => one.title);
   const found = [...answer.health.causes, ...titles];
   page.health.textContent = found.length ? `${answer.health.status}, but:` : answer.health.status;
   if (answer.health.causes.length) page.health.textContent = `${answer.health.status}:`;
