@@ -13,7 +13,7 @@ from tests.support.engine import fetch, plan, register, release, tokens
 PROMTOOL = os.environ.get("KVSHELF_TEST_PROMTOOL", "promtool")
 EXPECTED = {
     "kvshelf_prompt_tokens_total", "kvshelf_requests_total", "kvshelf_hit_tokens_total",
-    "kvshelf_replayed_tokens_total",
+    "kvshelf_replayed_tokens_total", "kvshelf_missed_tokens_total",
     "kvshelf_saved_tokens_total", "kvshelf_plans_total", "kvshelf_resumes_total", "kvshelf_request_duration_seconds",
     "kvshelf_local_bytes_total", "kvshelf_local_clients", "kvshelf_local_records_total", "kvshelf_local_refusals_total",
     "kvshelf_leases", "kvshelf_leased_records", "kvshelf_health", "kvshelf_lookups_total",
@@ -23,7 +23,8 @@ EXPECTED = {
     "kvshelf_scrub_corrupt_records_total", "kvshelf_evictions_total",
     "kvshelf_evicted_bytes_total", "kvshelf_age_at_expiry_seconds", "kvshelf_tier_bytes_total",
     "kvshelf_tier_faults_total", "kvshelf_tier_duration_seconds", "kvshelf_tier_records", "kvshelf_tier_live_bytes",
-    "kvshelf_tier_used_bytes", "kvshelf_tier_budget_bytes", "kvshelf_tier_pinned_bytes", "kvshelf_tier_up",
+    "kvshelf_tier_used_bytes", "kvshelf_tier_filled_bytes", "kvshelf_tier_budget_bytes", "kvshelf_tier_pinned_bytes",
+    "kvshelf_tier_up",
     "kvshelf_access_denied_total", "kvshelf_refused_requests_total", "kvshelf_token_file_ok",
     "kvshelf_tier_ttl_seconds", "kvshelf_expiry_lag_seconds", "kvshelf_filesystem_size_bytes",
     "kvshelf_filesystem_free_bytes", "kvshelf_retention_reached_seconds", "kvshelf_breaker_state", "kvshelf_build_info",
