@@ -3,6 +3,7 @@
 import logging
 from typing import TYPE_CHECKING
 
+from kvshelf_client.answers import Health, Namespace, Resume, StoreResult
 from kvshelf_client.client import Client
 from kvshelf_client.errors import Fault, KvshelfError
 from kvshelf_client.landing import Loaded
@@ -22,16 +23,20 @@ __all__ = [
     "AsyncNodes",
     "Client",
     "Fault",
+    "Health",
     "KvshelfError",
     "Loaded",
     "MissReason",
+    "Namespace",
     "NamespaceSpec",
     "Nodes",
     "Plan",
     "Provenance",
     "RecordClass",
+    "Resume",
     "Slot",
     "StoreRecord",
+    "StoreResult",
     "Tls",
     "with_request_id",
 ]

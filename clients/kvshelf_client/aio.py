@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer, Unpack
 
     from kvshelf_client.landing import Destination
-    from kvshelf_client.verbs import ClientOptions, PlanOptions
+    from kvshelf_client.options import ClientOptions
+    from kvshelf_client.verbs import PlanOptions
 
 T = TypeVar("T")
 
@@ -36,6 +37,8 @@ class AsyncClient(Verbs):
         super().__init__(options)
         if isinstance(service, str):
             service = transport_module(service).connect_async(service, self._options)
+        elif not hasattr(service, "call"):
+            raise ValueError(f"a service is an address such as http://127.0.0.1:8710, got {service!r}")
         self._transport = service
 
     async def __aenter__(self) -> "AsyncClient":

@@ -14,7 +14,8 @@ from kvshelf_client.steps import run_async
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Unpack
 
-    from kvshelf_client.verbs import ClientOptions, PlanOptions
+    from kvshelf_client.options import ClientOptions
+    from kvshelf_client.verbs import PlanOptions
 
 
 class AsyncNodes(Placing[AsyncClient]):

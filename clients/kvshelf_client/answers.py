@@ -10,6 +10,11 @@ from kvshelf_client.errors import AnswerError, Fault
 from kvshelf_client.words import MissReason, RecordClass
 
 
+def short(key: bytes) -> str:
+    """The first 12 hexadecimal digits of a key, as in the service's log: who has a whole one can ask for its record."""
+    return bytes(key[:6]).hex()
+
+
 class Namespace(NamedTuple):
     """A registered namespace and the sizes its records have. Bytes are those of one shard."""
 
@@ -38,6 +43,10 @@ class HashedTokens(NamedTuple):
     fingerprint: bytes
     block_tokens: int
     keys: list[bytes]
+
+    def __repr__(self) -> str:
+        """Without the keys."""
+        return f"HashedTokens({short(self.fingerprint)}, block_tokens={self.block_tokens}, {len(self.keys)} keys)"
 
 
 class Lease(NamedTuple):
@@ -120,6 +129,11 @@ class StoreOutcome(NamedTuple):
     reason: str | None
     provenance: str | None
     generation: int
+
+    def __repr__(self) -> str:
+        """No more of the key than tells records apart."""
+        why = "" if self.reason is None else f", reason={self.reason!r}"
+        return f"StoreOutcome({self.record_class!r}, {short(self.key)}, shard={self.shard}, {self.outcome!r}{why})"
 
 
 class StoreResult(NamedTuple):

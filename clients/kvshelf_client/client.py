@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer, Unpack
 
     from kvshelf_client.landing import Destination
-    from kvshelf_client.verbs import ClientOptions, PlanOptions
+    from kvshelf_client.options import ClientOptions
+    from kvshelf_client.verbs import PlanOptions
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ class Client(Verbs):
     """A client of one service, for threads.
 
     ``service`` is its address, such as ``http://127.0.0.1:8710``, or a transport of one's own; for the options see
-    :class:`~kvshelf_client.verbs.ClientOptions`.
+    :class:`~kvshelf_client.options.ClientOptions`.
 
     Threads may share it. Every verb answers within its time budget. Unless the client is strict, none raises for what
     the service or the network does: what came to nothing is a miss, counted in :meth:`counters`. A ValueError is always
@@ -39,6 +40,8 @@ class Client(Verbs):
         super().__init__(options)
         if isinstance(service, str):
             service = transport_module(service).connect(service, self._options)
+        elif not hasattr(service, "call"):
+            raise ValueError(f"a service is an address such as http://127.0.0.1:8710, got {service!r}")
         self._transport = service
 
     def __enter__(self) -> "Client":

@@ -10,11 +10,15 @@ monotonic: Monotonic = time.monotonic
 sleep: Callable[[float], object] = time.sleep
 
 
+_MOST_SECONDS = 1e6
+"""Eleven days: about as long as the system's own calls can be told to wait."""
+
+
 class Deadline:
     """An absolute point in time. Hand it on as it is: what calls something else inside has no more time than itself.
 
     Args:
-        seconds: from now.
+        seconds: from now, cut to eleven days.
         clock: what "now" is.
     """
 
@@ -22,7 +26,7 @@ class Deadline:
 
     def __init__(self, seconds: float, clock: Monotonic = monotonic) -> None:
         self._clock = clock
-        self._at = clock() + seconds
+        self._at = clock() + min(seconds, _MOST_SECONDS)
 
     @property
     def remaining_seconds(self) -> float:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from kvshelf_client.errors import AnswerError
 from kvshelf_client.words import MissReason
 
+_MOST = 1e300
+
 
 class Document:
     """A JSON object with typed access. ``path`` is where in the answer it stands, for the errors."""
@@ -21,7 +23,7 @@ class Document:
         """Decode a body; raises AnswerError when it is no JSON object."""
         try:
             return cls(json.loads(body), path)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise AnswerError(f"{path} is no JSON: {error}") from None
 
     @property
@@ -48,9 +50,9 @@ class Document:
         raise self._wrong(name, "pair of integers")
 
     def number(self, name: str) -> float:
-        """A number."""
+        """A number that is neither infinite nor none."""
         value = self._fields.get(name)
-        if not isinstance(value, (int, float)) or isinstance(value, bool):
+        if not isinstance(value, (int, float)) or isinstance(value, bool) or not -_MOST < value < _MOST:
             raise self._wrong(name, "number")
         return float(value)
 

@@ -5,6 +5,10 @@ A client that is not strict raises none of them: its answers carry the fault ins
 
 from enum import Enum
 
+NO_ROUTE = "no_route"
+"""The reason of a 404 that is about the address, and not about a lease or a namespace."""
+_NOT_FOUND = 404
+
 
 class Fault(str, Enum):
     """Why a call came to nothing. The words are those of the counters."""
@@ -97,7 +101,8 @@ class ServiceError(KvshelfError):
         self.status = status
         self.problem = problem
         self.retry_after_seconds = retry_after_seconds
-        self.fault = _FAULTS.get(status, Fault.REFUSED)
+        is_no_api = status == _NOT_FOUND and problem.get("reason") == NO_ROUTE
+        self.fault = Fault.REFUSED if is_no_api else _FAULTS.get(status, Fault.REFUSED)
         self.is_outage = self.fault is Fault.UNREACHABLE
         detail = problem.get("detail") or problem.get("title") or "no detail given"
         super().__init__(f"HTTP {status}: {detail}")

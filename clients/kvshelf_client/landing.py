@@ -189,7 +189,10 @@ class Landing:
         if buffer is None:
             self._miss = MissError(header.miss.value if header.miss is not None else NO_BUFFER)
             raise self._miss
-        view = memoryview(buffer).cast("B")
+        try:
+            view = memoryview(buffer).cast("B")
+        except TypeError as error:
+            raise ValueError(f"{slot} needs a contiguous buffer of {header.length_bytes} bytes: {error}") from None
         if view.readonly or len(view) != header.length_bytes:
             kind = "read-only" if view.readonly else f"of {len(view)} bytes"
             raise ValueError(f"{slot} needs a writable buffer of {header.length_bytes} bytes, got one {kind}")

@@ -11,16 +11,19 @@ from kvshelf_client.client import Client
 from kvshelf_client.counters import Counters
 from kvshelf_client.deadline import Deadline
 from kvshelf_client.errors import Fault
+from kvshelf_client.names import check_name
+from kvshelf_client.options import BUDGET_SECONDS, check_budget
 from kvshelf_client.placement import default_affinity, placed
 from kvshelf_client.plans import Plan
 from kvshelf_client.requests import NamespaceSpec
 from kvshelf_client.steps import run
-from kvshelf_client.verbs import BUDGET_SECONDS, Verbs
+from kvshelf_client.verbs import Verbs
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer, Unpack
 
-    from kvshelf_client.verbs import ClientOptions, PlanOptions
+    from kvshelf_client.options import ClientOptions
+    from kvshelf_client.verbs import PlanOptions
 
 C = TypeVar("C", bound=Verbs)
 T = TypeVar("T")
@@ -68,6 +71,7 @@ class Placing(Generic[C]):
         }
 
     def _register(self, name: str, spec: NamespaceSpec, budget: float | None) -> "Calls[Namespace | None]":
+        check_name(name)
         with self._lock:
             self._specs[name] = spec
         answers = []
@@ -81,7 +85,7 @@ class Placing(Generic[C]):
         if affinity is None:
             affinity = default_affinity(namespace, asked["tokens"], asked["hashes"], asked.get("extra", b""))
         order = self.order_of(affinity)
-        deadline = Deadline(self._budget_seconds if budget is None else budget)
+        deadline = Deadline(self._budget_seconds if budget is None else check_budget(budget))
         plans: list[Plan] = []
         for node in order:
             # One that hangs leaves half of the time to the others.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
-from kvshelf_client.answers import HashedTokens, Health, LocalAddress, Namespace, PlanAnswer, StoreResult
+from kvshelf_client.answers import HashedTokens, Health, LocalAddress, Namespace, PlanAnswer, StoreResult, short
 from kvshelf_client.request_ids import id_of_call
 from kvshelf_client.words import Provenance, RecordClass
 
@@ -43,7 +43,7 @@ class NamespaceSpec:
     bytes_per_token: int | None = None
     hash_scheme: str = OWN_HASH_SCHEME
     hash_block_tokens: int | None = None
-    salt: str = ""
+    salt: str = field(default="", repr=False)
     shards: int = 1
 
 
@@ -59,6 +59,12 @@ class StoreRecord(NamedTuple):
     payload: "Buffer"
     provenance: Provenance
     shard: int = 0
+
+    def __repr__(self) -> str:
+        """Without the payload, and no more of the key than tells records apart."""
+        return (
+            f"StoreRecord({self.record_class!r}, {short(self.key)}, end_tokens={self.end_tokens}, shard={self.shard})"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +94,7 @@ class HashTokens(Request[HashedTokens]):
 
     verb: ClassVar[str] = "hash_tokens"
     namespace: str
-    tokens: "Buffer"
+    tokens: "Buffer" = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +109,8 @@ class AskPlan(Request[PlanAnswer]):
     namespace: str
     prompt_tokens: int
     request_id: str
-    tokens: "Buffer | None" = None
-    hashes: "Buffer | None" = None
+    tokens: "Buffer | None" = field(default=None, repr=False)
+    hashes: "Buffer | None" = field(default=None, repr=False)
     hbm_tokens: int | None = None
     hbm_exact_tokens: int | None = None
     hbm_state: bool | None = None
@@ -112,7 +118,7 @@ class AskPlan(Request[PlanAnswer]):
     supports: Sequence[str] | None = None
     max_load_bytes_per_saved_token: float | None = None
     lease_ttl_seconds: float | None = None
-    extra: bytes = b""
+    extra: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,10 +139,10 @@ class Store(Request[StoreResult]):
     verb: ClassVar[str] = "store"
     may_repeat: ClassVar[bool] = False
     namespace: str
-    records: Sequence[StoreRecord]
+    records: Sequence[StoreRecord] = field(repr=False)
     plan_id: str | None = None
     durable: bool = True
-    supersedes: bytes | None = None
+    supersedes: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +152,7 @@ class TouchRecords(Request[int]):
     verb: ClassVar[str] = "touch"
     namespace: str
     record_class: RecordClass
-    keys: Sequence[bytes]
+    keys: Sequence[bytes] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +162,7 @@ class DeleteRecords(Request[int]):
     verb: ClassVar[str] = "delete"
     namespace: str
     record_class: RecordClass
-    keys: Sequence[bytes]
+    keys: Sequence[bytes] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

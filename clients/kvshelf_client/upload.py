@@ -13,11 +13,15 @@ def body_length_bytes(records: Iterable[StoreRecord]) -> int:
     """The length of the frames of ``records`` on the wire.
 
     Raises:
-        ValueError: a field of a record is out of range; it is named. So nothing has been sent by then.
+        ValueError: a field of a record is out of range, or its payload in pieces; it is named. So nothing has been sent
+            by then.
     """
     total = 0
     for record in records:
-        length = memoryview(record.payload).nbytes
+        payload = memoryview(record.payload)
+        if not payload.c_contiguous:
+            raise ValueError(f"the payload of {record} is not contiguous")
+        length = payload.nbytes
         check_header(_header(record, length, 0))
         total += HEADER_BYTES + length
     return total

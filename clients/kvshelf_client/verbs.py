@@ -10,7 +10,6 @@ import threading
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import inf
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
 from kvshelf_client import requests
@@ -22,10 +21,11 @@ from kvshelf_client.errors import Fault, KvshelfError
 from kvshelf_client.frames import KEY_BYTES, check_key
 from kvshelf_client.guard import Guard, Steps
 from kvshelf_client.landing import Landing, Loaded
+from kvshelf_client.names import check_name
+from kvshelf_client.options import BUDGET_SECONDS, ClientOptions, check_budget, checked, transport_options
 from kvshelf_client.plans import Plan, cold, plan_of
 from kvshelf_client.request_ids import id_of_call
 from kvshelf_client.requests import AskPlan, NamespaceSpec, Request, StoreRecord
-from kvshelf_client.transport import Tls, TransportOptions
 from kvshelf_client.upload import body_length_bytes
 from kvshelf_client.words import RecordClass
 
@@ -38,10 +38,9 @@ T = TypeVar("T")
 
 _LOG = logging.getLogger("kvshelf_client")
 _TOKEN_BYTES = 4
+_TOKEN_FORMATS = frozenset("BbcIiLl")
+"""Of a buffer's items, see :mod:`struct`: bytes, and integers in this machine's order or in the little-endian one."""
 _MAX_REMEMBERED = 10_000
-
-BUDGET_SECONDS = 2.0
-"""The time a call has, if neither it nor its client is given another one."""
 
 
 class PlanOptions(TypedDict, total=False):
@@ -63,46 +62,16 @@ class PlanOptions(TypedDict, total=False):
     extra: bytes
 
 
-class ClientOptions(TypedDict, total=False):
-    """What a client takes beside the address. All may be left out.
-
-    - ``budget_seconds`` (2): the time a call has, if it is not given another one. It is over then, whatever happens.
-    - ``strict`` (False): raise a :class:`~kvshelf_client.errors.KvshelfError` where a call comes to nothing, instead of
-      answering that there is nothing.
-    - ``token`` (none): sent with every request.
-    - ``tls``: for encrypted addresses, whom to trust and what to show; see :class:`~kvshelf_client.transport.Tls`.
-    - ``connect_seconds`` (0.5): the longest wait for a connection, inside the budget.
-    - ``read_seconds`` (all of the budget): the longest silence of the service within a call.
-    - ``max_connections`` (64): more calls than that at a time wait for each other.
-    - ``local`` (True): over HTTP, fetch from the service's files where it is on this machine and allows it.
-    """
-
-    budget_seconds: float
-    strict: bool
-    token: str | None
-    tls: Tls
-    connect_seconds: float
-    read_seconds: float
-    max_connections: int
-    local: bool
-
-
 class Verbs:
     """What both clients have in common.
 
     Raises:
-        ValueError: the address is none, or the token cannot be sent. OSError: a TLS file is none.
+        ValueError: the address is none, or the token cannot be sent, or an option has a value of no meaning.
+        TypeError: there is no such option. OSError: a TLS file is none.
     """
 
     def __init__(self, options: ClientOptions) -> None:
-        self._options = TransportOptions(
-            token=options.get("token"),
-            tls=options.get("tls", Tls()),
-            connect_seconds=options.get("connect_seconds", 0.5),
-            read_seconds=options.get("read_seconds", inf),
-            max_connections=options.get("max_connections", 64),
-            local=options.get("local", True),
-        )
+        self._options = transport_options(checked(options))
         self._budget_seconds = options.get("budget_seconds", BUDGET_SECONDS)
         self._strict = options.get("strict", False)
         self._counters = Counters()
@@ -124,6 +93,7 @@ class Verbs:
         return self._counters.snapshot()
 
     def _register(self, name: str, spec: NamespaceSpec, budget: float | None) -> "Steps[Namespace | None]":
+        check_name(name)
         return self._or_none(requests.Register(name, spec), budget)
 
     def _hash_tokens(
@@ -254,7 +224,7 @@ class Verbs:
             return error.fault
 
     def _deadline(self, budget: float | None) -> Deadline:
-        return Deadline(self._budget_seconds if budget is None else budget)
+        return Deadline(self._budget_seconds if budget is None else check_budget(budget))
 
     def _has_failed(self, ask: AskPlan) -> bool:
         with self._lock:
@@ -308,10 +278,12 @@ def _word_for(plan: Plan, ran: Resume) -> str:
 
 
 def _tokens(tokens: "Buffer") -> memoryview:
-    """Token ids as raw u32 little-endian: bytes, or an array of items of four bytes."""
+    """Token ids as raw u32 little-endian: bytes, or a contiguous array of 32-bit integers of this machine."""
     view = memoryview(tokens)
-    if view.itemsize not in (1, _TOKEN_BYTES) or view.nbytes % _TOKEN_BYTES:
-        raise ValueError(f"tokens are u32: {view.nbytes} bytes in items of {view.itemsize} are none")
+    if view.format.lstrip("@=<") not in _TOKEN_FORMATS or view.itemsize not in (1, _TOKEN_BYTES):
+        raise ValueError(f"tokens are u32 little-endian, or bytes of them, not items of format {view.format!r}")
+    if not view.c_contiguous or view.nbytes % _TOKEN_BYTES:
+        raise ValueError(f"tokens are u32, one behind the other: {view.nbytes} bytes with strides {view.strides}")
     return view.cast("B")
 
 
@@ -320,7 +292,7 @@ def _joined(hashes: "Sequence[bytes] | Buffer") -> bytes:
         for index, each in enumerate(hashes):
             check_key(each, f"hashes[{index}]")
         return b"".join(hashes)
-    joined = bytes(hashes)
+    joined = memoryview(hashes).tobytes()
     if len(joined) % KEY_BYTES:
         raise ValueError(f"hashes have {KEY_BYTES} bytes each, got {len(joined)} bytes")
     return joined

@@ -5,8 +5,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from kvshelf_client.options import ClientOptions
 from kvshelf_client.transport import Tls
-from kvshelf_client.verbs import ClientOptions
 from service.cli.errors import UsageError
 from service.settings import Settings, SettingsError, load_settings
 from service.settings.load import TOKEN_VARIABLE

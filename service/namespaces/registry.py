@@ -1,10 +1,10 @@
 """The registered namespaces, named per tenant, kept in a catalog so that they survive a restart."""
 
 import hashlib
-import re
 import threading
 from collections.abc import Callable, Sequence
 
+from kvshelf_client.names import RULE, is_name
 from service.access import OPERATOR, Principal, ScopeError
 from service.namespaces.errors import (
     NamespaceConflictError,
@@ -19,7 +19,6 @@ from storage.catalog import Catalog, CatalogError, CorruptDocumentError
 
 _ALL = object()
 """Every tenant, as a reader."""
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,128}", re.ASCII)
 
 
 class NamespaceRegistry:
@@ -69,8 +68,8 @@ class NamespaceRegistry:
             NamespaceLimitError: there are ``max_namespaces`` already.
             CatalogError: it could not be kept.
         """
-        if _NAME.fullmatch(name) is None or name in (".", ".."):
-            raise NamespaceError("name", "must be 1 to 128 of A-Z a-z 0-9 . _ - and not . or ..")
+        if not is_name(name):
+            raise NamespaceError("name", f"must be {RULE}")
         if spec.tenant == OPERATOR or principal.tenant not in (None, spec.tenant):
             raise ScopeError("a namespace is registered by a token of its tenant, and the operator has none")
         requested = make_namespace(name, spec)

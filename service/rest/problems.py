@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.routing import BaseRoute, Match
 
+from kvshelf_client.errors import NO_ROUTE
 from kvshelf_client.request_ids import HEADER
 from service.faces.problems import (
     KNOWN_ERRORS,
@@ -121,8 +122,11 @@ def _translate(error: Exception) -> ProblemError:
         case RequestValidationError():
             return _from_validation(error)
         case HTTPException():
-            detail = "there is no such route; /openapi.json has them all" if error.status_code == 404 else error.detail
-            return ProblemError(error.status_code, detail, headers=error.headers)
+            if error.status_code == 404:
+                return ProblemError(
+                    404, "there is no such route; /openapi.json has them all", extra={"reason": NO_ROUTE}
+                )
+            return ProblemError(error.status_code, error.detail, headers=error.headers)
         case ClientDisconnect():
             return ProblemError(400, "the connection ended before the request was whole")
     return problem_of(error)

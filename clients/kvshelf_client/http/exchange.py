@@ -3,11 +3,11 @@
 import os
 from collections import deque
 from itertools import chain
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TypeVar, cast
 
 from kvshelf_client.deadline import Deadline
 from kvshelf_client.documents import Document
-from kvshelf_client.errors import AnswerError, FrameError, ServiceError, UnreachableError
+from kvshelf_client.errors import NO_ROUTE, AnswerError, FrameError, ServiceError, UnreachableError
 from kvshelf_client.frames import HEADER_BYTES, unpack_header
 from kvshelf_client.http.channel import Channel
 from kvshelf_client.http.codec import HttpRequest, encode
@@ -19,14 +19,12 @@ from kvshelf_client.requests import Fetch, Request
 from kvshelf_client.tracing import trace_fields
 from kvshelf_client.transport import Sink, TransportOptions
 
-if TYPE_CHECKING:
-    pass
-
 T = TypeVar("T")
 
 MAX_DOCUMENT_BYTES = 64 << 20
 """The longest answer that is no frames: a store of as many records as a service takes stays well below it."""
 MAX_PROBLEM_BYTES = 1 << 20
+_NOT_FOUND = 404
 
 
 class Exchanges:
@@ -140,12 +138,18 @@ def _read_problem(channel: Channel, head: Head) -> Steps[ServiceError]:
     try:
         body = yield from _read_body(channel, head, MAX_PROBLEM_BYTES)
     except AnswerError:
-        return ServiceError(head.status, {}, head.retry_after_seconds)
+        return _foreign_error(head)
     channel.is_clean = not head.is_last
     try:
         return ServiceError(head.status, Document.parse(body).fields, head.retry_after_seconds)
     except AnswerError:
-        return ServiceError(head.status, {}, head.retry_after_seconds)
+        return _foreign_error(head)
+
+
+def _foreign_error(head: Head) -> ServiceError:
+    """An error that is no problem document is not of this API: its 404 says nothing of a lease or a namespace."""
+    problem: dict[str, object] = {"reason": NO_ROUTE} if head.status == _NOT_FOUND else {}
+    return ServiceError(head.status, problem, head.retry_after_seconds)
 
 
 def _read_frames(channel: Channel, head: Head, sink: Sink, max_payload_bytes: int) -> Steps[None]:

@@ -106,6 +106,8 @@ def test_an_error_that_ends_the_connection() -> None:
     [
         (b"[]", "answer is no JSON object"),
         (b"nonsense", "answer is no JSON"),
+        (b"[" * 200_000, "answer is no JSON"),
+        (b'{"records": ' + b"9" * 5000 + b"}", "answer is no JSON"),
         (b"{}", r"answer\.records is missing"),
         (b'{"records": "2"}', r"answer\.records is no integer"),
         (b'{"records": true}', r"answer\.records is no integer"),

@@ -20,7 +20,7 @@ from tests.support.wire import KEYS, NAMESPACE, TOKENS, block_frame, resume
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from kvshelf_client.verbs import ClientOptions
+    from kvshelf_client.options import ClientOptions
 
 ANSWER = PlanAnswer("r", resume(), None, Lease("l1", 60.0, 4), 256, 0, None, None)
 ORDER = placed(["http://a", "http://b", "http://c"], b"session")

@@ -54,7 +54,7 @@ _PLAN: dict[str, object] = {
 
 def test_register() -> None:
     body = {
-        "name": "a/b",
+        "name": "a.b",
         "fingerprint": "ab" * 32,
         "layout_id": "x",
         "block_tokens": 64,
@@ -71,11 +71,11 @@ def test_register() -> None:
     replies = [Reply(answer(json.dumps(body).encode(), status)) for status in ("201 Created", "200 OK")]
     spec = NamespaceSpec("t", "m", "w", "llama", block_tokens=64, bytes_per_token=1, salt="s", shards=2)
     with ScriptedServer(replies) as server, Client(server.url) as client:
-        first, second = registered(client, "a/b", spec), registered(client, "a/b", spec)
+        first, second = registered(client, "a.b", spec), registered(client, "a.b", spec)
     assert (first.created, second.created) == (True, False)
     assert first._replace(created=False) == second
     assert first.fingerprint == b"\xab" * 32
-    assert (server.seen[0].method, server.seen[0].target) == ("PUT", "/v1/namespaces/a%2Fb")
+    assert (server.seen[0].method, server.seen[0].target) == ("PUT", "/v1/namespaces/a.b")
     assert json.loads(server.seen[0].body) == {
         "tenant": "t",
         "model": "m",
