@@ -2,7 +2,8 @@
 
 import os
 import ssl
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -12,19 +13,17 @@ from grpc.experimental import ChannelOptions
 
 from kvshelf_client.deadline import Deadline
 from kvshelf_client.errors import UnreachableError
-from kvshelf_client.grpc.chunks import CHUNK_BYTES, pack_store_chunk
 from kvshelf_client.grpc.codec import GrpcRequest
 from kvshelf_client.request_ids import HEADER
-from kvshelf_client.requests import Store
 from kvshelf_client.tracing import trace_fields
 from kvshelf_client.transport import Tls, TransportOptions
-from kvshelf_client.upload import frame_parts
 
 _SERVICE = "/kvshelf.v1.Kvshelf/"
 _MAX_ANSWER_BYTES = 64 << 20
 _RECONNECT_MILLISECONDS = 500
 """A service that is back is found within so long. gRPC by itself waits up to two minutes."""
 _FRAME_BYTES = 1 << 20
+_CLOSE_SECONDS = 1.0
 
 
 class Channel:
@@ -37,12 +36,12 @@ class Channel:
         ValueError: the address is none. OSError: a file of the TLS settings cannot be read.
     """
 
-    def __init__(self, url: str, options: TransportOptions, *, single_threaded: bool) -> None:
+    def __init__(self, url: str, options: TransportOptions) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("grpc", "grpcs") or not parts.hostname or parts.port is None or parts.path.strip("/"):
             raise ValueError(f"{url!r} is no gRPC address; it looks like grpc://127.0.0.1:8711")
         self.where = f"{parts.scheme}://{parts.netloc}"
-        arguments = _options(options, single_threaded=single_threaded)
+        arguments = _options(options)
         if parts.scheme == "grpcs":
             self._channel = grpc.secure_channel(parts.netloc, _credentials(options.tls), arguments)
         else:
@@ -50,27 +49,34 @@ class Channel:
         self._metadata = (("authorization", f"Bearer {options.token}"),) if options.token else ()
         self._process = os.getpid()
 
-    def unary(self, request: GrpcRequest) -> Any:
-        """The callable of a verb with one request and one answer."""
-        return self._usable().unary_unary(_SERVICE + request.verb, None, None)
+    def ask(self, request: GrpcRequest, deadline: Deadline, call_id: str) -> Any:
+        """Begin a call with one message and one answer; it is a ``grpc.Future`` of the encoded answer."""
+        return self._begin(
+            self._usable().unary_unary(_path(request), None, None).future, request.message, deadline, call_id
+        )
 
     def download(self, request: GrpcRequest, deadline: Deadline, call_id: str) -> Any:
-        """Begin a stream of encoded answers; it is their iterator, and a ``grpc.Call``."""
-        stream = self._usable().unary_stream(_SERVICE + request.verb, None, None)
-        return stream(request.message, **self.arguments(deadline, call_id))
+        """Begin a call with one message and a stream of encoded answers; it is their iterator, and a ``grpc.Call``."""
+        return self._begin(self._usable().unary_stream(_path(request), None, None), request.message, deadline, call_id)
 
-    def upload(self, request: GrpcRequest) -> Any:
-        """The callable of a verb with a stream of encoded requests and one answer."""
-        return self._usable().stream_unary(_SERVICE + request.verb, None, None)
-
-    def arguments(self, deadline: Deadline, call_id: str) -> dict[str, Any]:
-        """What every call carries."""
-        metadata = (*self._metadata, (HEADER, call_id), *trace_fields())
-        return {"timeout": deadline.remaining_seconds, "metadata": metadata}
+    def upload(self, request: GrpcRequest, messages: Iterator[bytes], deadline: Deadline, call_id: str) -> Any:
+        """Begin a call with a stream of encoded messages. It is the iterator of its answers, and a ``grpc.Call``."""
+        return self._begin(self._usable().stream_stream(_path(request), None, None), messages, deadline, call_id)
 
     def close(self) -> None:
         """Let go of it. Calls under way fail, later ones too."""
-        self._channel.close()
+        # gRPC waits for the last event of each call, and there are calls whose last event never comes.
+        closing = threading.Thread(target=self._channel.close, name="kvshelf-grpc-close", daemon=True)
+        closing.start()
+        closing.join(_CLOSE_SECONDS)
+
+    def _begin(self, begin: Callable[..., Any], sent: Any, deadline: Deadline, call_id: str) -> Any:
+        """Begin a call, with what every call carries."""
+        metadata = (*self._metadata, (HEADER, call_id), *trace_fields())
+        try:
+            return begin(sent, timeout=deadline.remaining_seconds, metadata=metadata)
+        except ValueError as error:
+            raise UnreachableError(f"the client was closed: {error}") from error
 
     def _usable(self) -> grpc.Channel:
         if os.getpid() != self._process:
@@ -78,28 +84,14 @@ class Channel:
         return self._channel
 
 
-def store_chunks(request: Store, start: bytes) -> Iterator[bytes]:
-    """A store as encoded messages of about ``CHUNK_BYTES``, the first with the start."""
-    gathered: list[bytearray | memoryview] = []
-    room = CHUNK_BYTES
-    head: bytes | None = start
-    for part in frame_parts(request.records):
-        rest = memoryview(part)
-        while rest:
-            piece, rest = rest[:room], rest[room:]
-            gathered.append(piece)
-            room -= len(piece)
-            if not room:
-                yield pack_store_chunk(gathered, start=head)
-                gathered, room, head = [], CHUNK_BYTES, None
-    if gathered or head is not None:
-        yield pack_store_chunk(gathered, start=head)
+def _path(request: GrpcRequest) -> str:
+    return _SERVICE + request.verb
 
 
-def _options(options: TransportOptions, *, single_threaded: bool) -> list[tuple[str, Any]]:
+def _options(options: TransportOptions) -> list[tuple[str, Any]]:
     return [
-        # Streams are read by the thread that wants them, not by one of the channel's that hands them over.
-        (ChannelOptions.SingleThreadedUnaryStream, int(single_threaded)),
+        # A fetch has a thread that reads it, and needs none of the channel's that hands its messages over.
+        (ChannelOptions.SingleThreadedUnaryStream, 1),
         ("grpc.max_receive_message_length", _MAX_ANSWER_BYTES),
         ("grpc.http2.max_frame_size", _FRAME_BYTES),
         ("grpc.min_reconnect_backoff_ms", max(1, int(options.connect_seconds * 1000))),

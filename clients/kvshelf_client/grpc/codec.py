@@ -17,17 +17,17 @@ from kvshelf_client.grpc.kvshelf.v1 import kvshelf_pb2 as pb
 from kvshelf_client.grpc.structs import plain
 from kvshelf_client.words import RecordClass
 
-Decode = Callable[[bytes], Any]
-"""From an encoded answer to the answer; raises AnswerError."""
+Decode = Callable[[bytes | None], Any]
+"""From an encoded answer, None when none came, to the answer; raises AnswerError."""
 
 
 @dataclass(frozen=True, slots=True)
 class GrpcRequest:
-    """A request as it is sent: the verb's name and its message, or a store's start. A fetch has no ``decode``."""
+    """A request as it is sent: the verb's name and its message, or a store's start."""
 
     verb: str
     message: bytes
-    decode: Decode | None
+    decode: Decode
 
 
 def encode(request: requests.Request[Any]) -> GrpcRequest:
@@ -91,6 +91,9 @@ def _plan(request: requests.AskPlan) -> GrpcRequest:
 
 
 def _planned(answer: pb.PlanResponse) -> answers.PlanAnswer:
+    for name in ("lease", "plan"):
+        if not answer.HasField(name):
+            raise AnswerError(f"answer.{name} is missing")
     document = {
         "request_id": answer.request_id,
         "lease": _fields(answer.lease),
@@ -107,6 +110,8 @@ def _planned(answer: pb.PlanResponse) -> answers.PlanAnswer:
 
 
 def _resume(resume: pb.Resume) -> dict[str, Any]:
+    if not resume.HasField("load"):
+        raise AnswerError("a plan without its load")
     load = resume.load
     return _fields(resume) | {
         "load": {
@@ -120,7 +125,7 @@ def _resume(resume: pb.Resume) -> dict[str, Any]:
 
 def _fetch(request: requests.Fetch) -> GrpcRequest:
     message = pb.FetchRequest(lease_id=request.lease_id, shard=request.shard, fallback=request.fallback)
-    return GrpcRequest("Fetch", message.SerializeToString(), None)
+    return GrpcRequest("Fetch", message.SerializeToString(), lambda _: None)
 
 
 def _store(request: requests.Store) -> GrpcRequest:
@@ -132,11 +137,14 @@ def _store(request: requests.Store) -> GrpcRequest:
     )
 
     def read(answer: pb.StoreResponse) -> answers.StoreResult:
+        """The result, with an outcome for every record that was sent."""
         outcomes = [outcome_document(outcome) for outcome in answer.outcomes]
+        if len(outcomes) != len(request.records):
+            raise AnswerError(f"{len(outcomes)} outcomes of {len(request.records)} records")
         document = {"outcomes": outcomes, "counts": dict(answer.counts), "plan_known": answer.plan_known}
         return answers.store_result_of(Document(document))
 
-    return _sent("Store", start, pb.StoreResponse, read)
+    return _sent("Store", start, pb.StoreResponse, read, may_be_empty=True)
 
 
 def outcome_document(outcome: pb.Outcome) -> dict[str, Any]:
@@ -158,7 +166,7 @@ def _keys(request: requests.TouchRecords | requests.DeleteRecords) -> GrpcReques
         record_class=RecordClass(request.record_class).name.lower(),
         keys=request.keys,
     )
-    return _sent(request.verb.title(), message, pb.CountResponse, lambda answer: answer.records)
+    return _sent(request.verb.title(), message, pb.CountResponse, lambda answer: answer.records, may_be_empty=True)
 
 
 def _renew(request: requests.Renew) -> GrpcRequest:
@@ -196,9 +204,15 @@ _ENCODERS: dict[type, Callable[[Any], GrpcRequest]] = {
 }
 
 
-def _sent(verb: str, message: Message, answer: type[Message], read: Callable[[Any], Any]) -> GrpcRequest:
-    def decode(encoded: bytes) -> Any:
-        """The answer that an encoded message is; raises AnswerError when it is no such message."""
+def _sent(
+    verb: str, message: Message, answer: type[Message], read: Callable[[Any], Any], *, may_be_empty: bool = False
+) -> GrpcRequest:
+    """A request; ``may_be_empty`` where an answer of zeros says something, for that is what an empty message is."""
+
+    def decode(encoded: bytes | None) -> Any:
+        """The answer that an encoded message is; raises AnswerError when it is no such message, or an empty one."""
+        if encoded is None or (not encoded and not may_be_empty):
+            raise AnswerError(f"the answer has no {answer.DESCRIPTOR.name}, or an empty one")
         try:
             decoded = answer.FromString(encoded)
         except DecodeError as error:

@@ -1,5 +1,7 @@
 """Frames on their way down: cut out of the messages they come in, each payload copied once, into the sink."""
 
+from collections.abc import Callable
+
 from kvshelf_client.errors import FrameError, UnreachableError
 from kvshelf_client.frames import HEADER_BYTES, FrameHeader, unpack_header
 from kvshelf_client.transport import Sink
@@ -10,11 +12,13 @@ class FrameFeed:
 
     Args:
         max_payload_bytes: a frame that announces more is refused before memory is taken for it.
+        check: called for each frame once the sink has room for it; raises when there is no time for it any more.
     """
 
-    def __init__(self, sink: Sink, max_payload_bytes: int) -> None:
+    def __init__(self, sink: Sink, max_payload_bytes: int, check: Callable[[], None]) -> None:
         self._sink = sink
         self._max_payload_bytes = max_payload_bytes
+        self._check = check
         self._head = bytearray()
         self._room = memoryview(b"")
 
@@ -22,7 +26,8 @@ class FrameFeed:
         """Take the next piece of the stream.
 
         Raises:
-            FrameError: a header is invalid, or announces more than ``max_payload_bytes``. And what the sink raises.
+            FrameError: a header is invalid, or announces more than ``max_payload_bytes``. And what the sink and the
+                check raise.
         """
         while piece:
             if self._room:
@@ -44,6 +49,7 @@ class FrameFeed:
         if header.length_bytes > self._max_payload_bytes:
             raise FrameError(f"a payload of {header.length_bytes} bytes is over {self._max_payload_bytes} bytes")
         self._room = self._sink.begin(header)
+        self._check()  # The sink may have taken its time.
         if not header.length_bytes:
             self._sink.end()
 

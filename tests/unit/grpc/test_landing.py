@@ -13,6 +13,10 @@ from tests.support.sinks import CollectingSink
 MOST = 1000
 
 
+def in_time() -> None:
+    """There is all the time in the world."""
+
+
 def frame(payload: bytes) -> bytes:
     header = FrameHeader(FrameKind.BLOCK, bytes(32), len(payload), checksum_of(payload), Provenance.EXACT)
     return pack_header(header) + payload
@@ -22,7 +26,7 @@ def frame(payload: bytes) -> bytes:
 def test_frames_land_however_they_are_cut(payloads: list[bytes], size: int) -> None:
     stream = memoryview(b"".join(map(frame, payloads)))
     sink = CollectingSink()
-    feed = FrameFeed(sink, MOST)
+    feed = FrameFeed(sink, MOST, in_time)
     for start in range(0, len(stream), size):
         feed.feed(stream[start : start + size])
     feed.end()
@@ -31,7 +35,7 @@ def test_frames_land_however_they_are_cut(payloads: list[bytes], size: int) -> N
 
 @given(st.integers(1, 80 + 49))
 def test_a_stream_that_ends_inside_a_frame_is_no_whole_one(length: int) -> None:
-    feed = FrameFeed(CollectingSink(), MOST)
+    feed = FrameFeed(CollectingSink(), MOST, in_time)
     feed.feed(memoryview(frame(bytes(50)))[:length])
     with pytest.raises(UnreachableError):
         feed.end()
@@ -40,7 +44,7 @@ def test_a_stream_that_ends_inside_a_frame_is_no_whole_one(length: int) -> None:
 @pytest.mark.parametrize("size", [MOST, MOST + 1])
 def test_a_payload_over_the_bound_takes_no_memory(size: int) -> None:
     sink = CollectingSink()
-    feed = FrameFeed(sink, MOST)
+    feed = FrameFeed(sink, MOST, in_time)
     if size <= MOST:
         feed.feed(memoryview(frame(bytes(size))))
         assert sink.payloads == [bytes(size)]
@@ -56,4 +60,4 @@ def test_what_the_sink_refuses_goes_through() -> None:
             raise KvshelfError("not wanted")
 
     with pytest.raises(KvshelfError, match="not wanted"):
-        FrameFeed(Full(), MOST).feed(memoryview(frame(b"x")))
+        FrameFeed(Full(), MOST, in_time).feed(memoryview(frame(b"x")))
