@@ -1,17 +1,12 @@
 """Fixtures every kind of test may use."""
 
 import gc
-import logging
 from collections.abc import Iterator
 
 import pytest
-import structlog
 from hypothesis import settings
 
 from tests.support.redis_server import RedisServer, running_redis_url
-
-# A service in the process of a test says as much as one in its own does by default.
-structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.INFO))
 
 # How long an example takes says more about the neighbours on the machine than about the code.
 settings.register_profile("kvshelf", deadline=None)
