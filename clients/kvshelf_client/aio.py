@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kvshelf_client.aio_places import AsyncPlaces
 from kvshelf_client.answers import HashedTokens, Health, Namespace, Resume, StoreResult
 from kvshelf_client.guard import Pause, Steps, Try
 from kvshelf_client.landing import Loaded
@@ -40,6 +41,7 @@ class AsyncClient(Verbs):
         elif not hasattr(service, "call"):
             raise ValueError(f"a service is an address such as http://127.0.0.1:8710, got {service!r}")
         self._transport = service
+        self._places = AsyncPlaces(self._options.max_connections)
 
     async def __aenter__(self) -> "AsyncClient":
         return self
@@ -144,4 +146,6 @@ class AsyncClient(Verbs):
     async def _do(self, step: Try | Pause) -> Any:
         if isinstance(step, Pause):
             return await asyncio.sleep(step.seconds)
-        return await self._transport.call(step.request, step.deadline)
+        async with self._places.taken(step.deadline):
+            step.begin()
+            return await self._transport.call(step.request, step.deadline)

@@ -74,7 +74,7 @@ class Breaker:
     def begin(self) -> int | None:
         """Ask to make a call: a number to end it with, or None when it must not be made.
 
-        Every call that was begun must be ended, by :meth:`end`.
+        Every call that was begun must be ended, by :meth:`end` or :meth:`give_up`.
         """
         with self._lock:
             if self._state is BreakerState.OPEN and self._monotonic() >= self._probe_at:
@@ -82,22 +82,34 @@ class Breaker:
                 return self._turn
             return self._turn if self._state is BreakerState.CLOSED else None
 
-    def end(self, turn: int, *, is_well: bool | None) -> None:
-        """Say how a call that was begun went; None when it came to no answer, which only fails a probe."""
+    def end(self, turn: int, *, is_well: bool | None) -> BreakerState | None:
+        """Say how a call that was begun went; None when it came to no answer, which only fails a probe.
+
+        Returns:
+            CLOSED or OPEN when this very call has closed the breaker, or opened one that was closed; else None.
+        """
         with self._lock:
             if turn != self._turn or (is_well is None and self._state is BreakerState.CLOSED):
-                return
+                return None
             if self._state is BreakerState.HALF_OPEN:
-                if is_well:
-                    self._become(BreakerState.CLOSED)
-                else:
+                if not is_well:
                     self._open()
-                return
+                    return None
+                self._become(BreakerState.CLOSED)
+                return BreakerState.CLOSED
             self._window.append(bool(is_well))
             if self._window.count(False) >= self._faults_to_open:
                 self._open()
-            elif len(self._window) == WINDOW_CALLS and all(self._window):
+                return BreakerState.OPEN
+            if len(self._window) == WINDOW_CALLS and all(self._window):
                 self._next_delay_seconds = self._first_delay_seconds
+            return None
+
+    def give_up(self, turn: int) -> None:
+        """End a call that says nothing about the service at all. If it was the probe, the next call is."""
+        with self._lock:
+            if turn == self._turn and self._state is BreakerState.HALF_OPEN:
+                self._become(BreakerState.OPEN)
 
     def _open(self) -> None:
         self._become(BreakerState.OPEN)

@@ -8,6 +8,7 @@ from kvshelf_client.answers import HashedTokens, Health, Namespace, Resume, Stor
 from kvshelf_client.deadline import sleep
 from kvshelf_client.guard import Pause, Steps, Try
 from kvshelf_client.landing import Loaded
+from kvshelf_client.places import Places
 from kvshelf_client.plans import Plan
 from kvshelf_client.requests import NamespaceSpec, StoreRecord
 from kvshelf_client.steps import run
@@ -43,6 +44,7 @@ class Client(Verbs):
         elif not hasattr(service, "call"):
             raise ValueError(f"a service is an address such as http://127.0.0.1:8710, got {service!r}")
         self._transport = service
+        self._places = Places(self._options.max_connections)
 
     def __enter__(self) -> "Client":
         return self
@@ -173,4 +175,6 @@ class Client(Verbs):
     def _do(self, step: Try | Pause) -> Any:
         if isinstance(step, Pause):
             return sleep(step.seconds)
-        return self._transport.call(step.request, step.deadline)
+        with self._places.taken(step.deadline):
+            step.begin()
+            return self._transport.call(step.request, step.deadline)

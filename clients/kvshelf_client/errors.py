@@ -40,11 +40,13 @@ class Fault(str, Enum):
 class KvshelfError(Exception):
     """Base of all errors of the client. After a few outages in a row the service is left alone for a while.
 
+    ``is_outage`` says whether it counts as one; ``is_in_doubt`` that the service had too little time to tell.
     ``request_id`` is what the call is called in the service's log, None where it was none.
     """
 
     fault = Fault.MALFORMED
     is_outage = True
+    is_in_doubt = False
     request_id: str | None = None
 
     def about(self, request_id: str) -> "KvshelfError":

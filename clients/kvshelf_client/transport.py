@@ -47,8 +47,8 @@ class Transport(Protocol):
     def call(self, request: Request[T], deadline: Deadline) -> T:
         """Do one request.
 
-        It returns or raises when ``deadline`` is over, within some milliseconds, wherever it waits: for a free
-        connection, a name, a connect, a hand-shake, a send or an answer.
+        It returns or raises when ``deadline`` is over, within some milliseconds, wherever it waits: for a name, a
+        connect, a hand-shake, a send or an answer.
 
         Raises:
             ServiceError: the service answered with an error. ``status`` is that of the REST face on every transport.
@@ -93,7 +93,7 @@ class TransportOptions:
         tls: for the schemes that are encrypted.
         connect_seconds: longest wait for a connection, inside the call's deadline.
         read_seconds: longest silence of the service within a call, inside its deadline.
-        max_connections: calls beyond so many wait for one of those under way to end.
+        max_connections: the most calls that are under way at a time; whoever uses the transport sees to that.
         max_payload_bytes: a frame that announces more is refused before memory is taken for it.
         local: over ``http`` and ``https``, fetch from the service's files where it is on this machine and allows it.
     """

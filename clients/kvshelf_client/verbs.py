@@ -75,7 +75,7 @@ class Verbs:
         self._budget_seconds = options.get("budget_seconds", BUDGET_SECONDS)
         self._strict = options.get("strict", False)
         self._counters = Counters()
-        self._guard = Guard(self._counters, monotonic, _chance)
+        self._guard = Guard(self._counters, monotonic, _chance, self._budget_seconds)
         self._lock = threading.Lock()
         self._failed: dict[tuple[str, str], None] = {}
 

@@ -3,6 +3,7 @@
 import contextlib
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,10 +15,14 @@ _TIMEOUT_SECONDS = 20.0
 
 @dataclass
 class Reply:
-    """The bytes of one answer, head and body as they are; then the connection is closed, or kept."""
+    """The bytes of one answer, head and body as they are; then the connection is closed, or kept.
+
+    They come ``delay_seconds`` after the request.
+    """
 
     raw: bytes
     close: bool = False
+    delay_seconds: float = 0.0
 
 
 @dataclass
@@ -85,6 +90,7 @@ class ScriptedServer:
                 continue
             self.seen.append(seen)
             self._script.pop(0)
+            time.sleep(reply.delay_seconds)
             sock.sendall(reply.raw)
             if reply.close:
                 # Closed at once, the kernel may reset the connection and drop what the client has not read yet.

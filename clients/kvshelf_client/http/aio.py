@@ -1,11 +1,9 @@
 """The HTTP transport for asyncio: the same steps as for threads, waited for on the event loop."""
 
 import asyncio
-from collections import deque
 from typing import TypeVar
 
 from kvshelf_client.deadline import Deadline
-from kvshelf_client.errors import DeadlineError
 from kvshelf_client.http.exchange import Exchanges
 from kvshelf_client.http.steps import Wait
 from kvshelf_client.requests import Request
@@ -20,16 +18,10 @@ class AsyncHttpTransport:
 
     def __init__(self, url: str, options: TransportOptions) -> None:
         self._exchanges = Exchanges(url, options)
-        self._places = Places(options.max_connections)
 
     async def call(self, request: Request[T], deadline: Deadline) -> T:
         """See :meth:`AsyncTransport.call <kvshelf_client.transport.AsyncTransport.call>`."""
-        if not await self._places.take(deadline.remaining_seconds):
-            raise DeadlineError("all connections were in use until the time was up")
-        try:
-            return await run_async(self._exchanges.call(request, deadline), wait_async)
-        finally:
-            self._places.give_back()
+        return await run_async(self._exchanges.call(request, deadline), wait_async)
 
     async def close(self) -> None:
         """See :meth:`Transport.close <kvshelf_client.transport.Transport.close>`."""
@@ -56,38 +48,3 @@ async def wait_async(step: Wait | None) -> bool:
 def _settle(future: "asyncio.Future[bool]", value: bool) -> None:
     if not future.done():
         future.set_result(value)
-
-
-class Places:
-    """So many may be in at a time; the others wait in line."""
-
-    def __init__(self, count: int) -> None:
-        self._free = count
-        self._line: deque[asyncio.Future[bool]] = deque()
-
-    async def take(self, seconds: float) -> bool:
-        """Take a place, or wait for one; False when none came free in time."""
-        if self._free:
-            self._free -= 1
-            return True
-        loop = asyncio.get_running_loop()
-        place: asyncio.Future[bool] = loop.create_future()
-        self._line.append(place)
-        timer = loop.call_later(seconds, _settle, place, False)
-        try:
-            return await place
-        except asyncio.CancelledError:
-            if not place.cancelled() and place.result():  # It came free, and its taker was cancelled, at the same time.
-                self.give_back()
-            raise
-        finally:
-            timer.cancel()
-
-    def give_back(self) -> None:
-        """Hand a place on to whoever has waited longest."""
-        while self._line:
-            place = self._line.popleft()
-            if not place.done():
-                place.set_result(True)
-                return
-        self._free += 1

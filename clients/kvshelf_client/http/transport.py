@@ -1,10 +1,8 @@
 """The HTTP transport for threads."""
 
-import threading
 from typing import TypeVar
 
 from kvshelf_client.deadline import Deadline
-from kvshelf_client.errors import DeadlineError
 from kvshelf_client.http.exchange import Exchanges
 from kvshelf_client.http.steps import wait
 from kvshelf_client.requests import Request
@@ -19,16 +17,10 @@ class HttpTransport:
 
     def __init__(self, url: str, options: TransportOptions) -> None:
         self._exchanges = Exchanges(url, options)
-        self._places = threading.Semaphore(options.max_connections)
 
     def call(self, request: Request[T], deadline: Deadline) -> T:
         """See :meth:`Transport.call <kvshelf_client.transport.Transport.call>`."""
-        if not self._places.acquire(timeout=deadline.remaining_seconds):
-            raise DeadlineError("all connections were in use until the time was up")
-        try:
-            return run(self._exchanges.call(request, deadline), wait)
-        finally:
-            self._places.release()
+        return run(self._exchanges.call(request, deadline), wait)
 
     def close(self) -> None:
         """See :meth:`Transport.close <kvshelf_client.transport.Transport.close>`."""

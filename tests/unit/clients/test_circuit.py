@@ -36,6 +36,28 @@ def test_it_opens_at_the_third_fault_of_the_last_eight_and_not_before(calls: str
     assert breaker.state is OPEN
 
 
+def test_the_call_that_changes_the_state_is_told() -> None:
+    clock = ManualClock()
+    breaker = make(clock, faults=2)
+    turns = [breaker.begin() for _ in range(4)]
+    assert [breaker.end(turn or 0, is_well=False) for turn in turns] == [None, OPEN, None, None]
+    for is_well, told in ((False, None), (True, CLOSED)):
+        clock.advance(5)
+        assert breaker.end(breaker.begin() or 0, is_well=is_well) is told
+
+
+def test_a_probe_that_is_given_up_is_the_next_calls() -> None:
+    clock = ManualClock()
+    breaker = make(clock, faults=1)
+    call(breaker, False)
+    clock.advance(0.5)
+    for _ in range(3):
+        breaker.give_up(breaker.begin() or 0)
+        assert breaker.state is OPEN
+    assert call(breaker, True)
+    assert breaker.state is CLOSED
+
+
 def test_faults_that_are_far_apart_open_nothing() -> None:
     breaker = make(ManualClock())
     for _ in range(5):

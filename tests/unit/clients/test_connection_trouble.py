@@ -123,16 +123,16 @@ def test_a_host_that_does_not_answer_a_connect() -> None:
 def test_calls_beyond_the_connections_wait_for_one_in_time() -> None:
     def hold() -> None:
         with pytest.raises(DeadlineError, match="answer in time"):
-            http.call(Stats(), Deadline(0.4))
+            client.stats(budget_seconds=0.4)
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        with transport(url, max_connections=1) as http, ThreadPoolExecutor(1) as threads:
+        with Client(url, max_connections=1, strict=True) as client, ThreadPoolExecutor(1) as threads:
             held = threads.submit(hold)
             accepted, _ = silent.accept()
             with accepted:
-                with pytest.raises(DeadlineError, match="in use"):
-                    http.call(Stats(), Deadline(0.1))
+                with pytest.raises(DeadlineError, match="under way"):
+                    client.stats(budget_seconds=0.1)
                 held.result(20)
             hold()
 

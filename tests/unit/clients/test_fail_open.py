@@ -1,11 +1,12 @@
 """What a client makes of trouble: an answer that there is nothing, a reason, and a count; or, when strict, an error."""
 
+import asyncio
 import logging
 from typing import Any
 
 import pytest
 
-from kvshelf_client import Client, Fault, Loaded, Plan, RecordClass, with_request_id
+from kvshelf_client import AsyncClient, Client, Fault, Loaded, Plan, RecordClass, with_request_id
 from kvshelf_client.answers import Health, Lease, PlanAnswer, StoreResult
 from kvshelf_client.errors import (
     AnswerError,
@@ -18,6 +19,7 @@ from kvshelf_client.errors import (
 )
 from kvshelf_client.requests import AskPlan, Release, Renew, Request
 from tests.support.client import Buffers
+from tests.support.scripted_server import Reply, ScriptedServer, answer
 from tests.support.scripted_transport import ScriptedTransport
 from tests.support.wire import NAMESPACE, TOKENS, block_frame, plan_for, resume, snapshot_answer
 
@@ -187,3 +189,28 @@ def test_requests_say_what_may_be_repeated() -> None:
     repeated = {kind.verb: kind.may_repeat for kind in Request.__subclasses__()}
     assert {verb for verb, may_repeat in repeated.items() if not may_repeat} == {"store"}
     assert Renew("l1").verb == "renew"
+
+
+def test_one_impatient_caller_shuts_nobody_out() -> None:
+    """Over a real connection to a service that takes 50 ms: who gives it 5 ms gets nothing, and everybody else all."""
+    replies = [Reply(answer(b'{"uptime": 1}'), delay_seconds=0.05)] * 40
+    with ScriptedServer(replies) as server, Client(server.url) as client:
+        for _ in range(10):
+            assert client.stats(budget_seconds=0.005) is None
+            assert client.stats() == {"uptime": 1}
+    assert client.counters() == {"stats": {"timeout": 10, "ok": 10}}
+
+
+def test_a_crowd_in_the_clients_own_line_opens_no_breaker() -> None:
+    """More calls at once than a service can answer in their time: what was never sent is nobody's fault but ours."""
+
+    async def crowd(url: str) -> tuple[list[Any], dict[str, dict[str, int]]]:
+        async with AsyncClient(url, budget_seconds=0.5, max_connections=1) as client:
+            answers = await asyncio.gather(*(client.stats() for _ in range(100)))
+            return answers, client.counters()
+
+    with ScriptedServer([Reply(answer(b'{"uptime": 1}'), delay_seconds=0.05)] * 200) as server:
+        answers, counters = asyncio.run(crowd(server.url))
+    assert 0 < answers.count(None) < 100
+    assert set(counters["stats"]) == {"ok", "timeout"}
+    assert "breaker" not in counters

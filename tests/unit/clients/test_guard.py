@@ -8,6 +8,7 @@ from kvshelf_client.circuit import BreakerState
 from kvshelf_client.counters import Counters
 from kvshelf_client.deadline import Deadline
 from kvshelf_client.errors import (
+    AnswerError,
     BreakerOpenError,
     DeadlineError,
     KvshelfError,
@@ -30,11 +31,14 @@ class World:
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.counters = Counters()
-        self.guard = Guard(self.counters, self.clock.monotonic, jitter=lambda: 0.0)
+        self.guard = Guard(self.counters, self.clock.monotonic, jitter=lambda: 0.0, budget_seconds=2.0)
+        self.seconds = 0.0
         self.outcomes: list[Any] = []
         self.tries = 0
         self.pauses: list[float] = []
         self.left: list[float] = []
+
+    has_places = True
 
     def call(self, *outcomes: Any, request: Request[Any] | None = None, seconds: float = 10.0) -> Any:
         """Make a call that meets these outcomes; an exception among them is raised."""
@@ -48,6 +52,9 @@ class World:
             self.clock.advance(step.seconds)
             return None
         self.tries += 1
+        if self.has_places:
+            step.begin()
+        self.clock.advance(self.seconds)
         self.left.append(step.deadline.remaining_seconds)
         outcome = self.outcomes.pop(0)
         if isinstance(outcome, BaseException):
@@ -102,8 +109,50 @@ def test_retry_after_is_waited_for_if_there_is_time(world: World, seconds: float
 
 
 def test_a_budget_that_is_over_has_no_retries(world: World) -> None:
-    world.fail(AWAY, seconds=0)
+    world.seconds = 0.5
+    world.fail(AWAY, seconds=0.5)
     assert world.tries == 1
+
+
+@pytest.mark.parametrize("seconds", [0, -1])
+def test_a_budget_that_was_over_before_is_a_timeout_and_nothing_is_sent(world: World, seconds: float) -> None:
+    for _ in range(5):
+        with pytest.raises(DeadlineError):
+            world.call(seconds=seconds)
+    assert world.tries == 0
+    assert world.counters.snapshot() == {"stats": {"timeout": 5}}
+    assert world.guard.state is BreakerState.CLOSED
+
+
+@pytest.mark.parametrize(("waited_seconds", "state"), [(0.74, "closed"), (0.76, "open")])
+def test_a_timeout_counts_where_the_service_had_a_sane_time(world: World, waited_seconds: float, state: str) -> None:
+    """An impatient caller says nothing about the service."""
+    world.seconds = waited_seconds
+    world.fail(DeadlineError("late"), times=3, seconds=waited_seconds)
+    assert world.guard.state.value == state
+
+
+def test_silence_that_ends_a_call_before_its_time_is_the_services(world: World) -> None:
+    """After ``read_seconds`` or ``connect_seconds``, which somebody has set for it."""
+    world.seconds = 0.1
+    world.fail(DeadlineError("silent"), times=3, seconds=10)
+    assert world.guard.state is BreakerState.OPEN
+
+
+def test_the_time_in_the_line_of_the_clients_own_calls_is_not_the_services(world: World) -> None:
+    world.seconds, world.has_places = 2.0, False
+    world.fail(DeadlineError("no place"), times=10, seconds=2.0)
+    assert world.guard.state is BreakerState.CLOSED
+
+
+def test_an_impatient_probe_leaves_the_next_one_to_somebody_else(world: World) -> None:
+    open_breaker(world)
+    world.clock.advance(0.1)
+    world.seconds = 0.001
+    world.fail(DeadlineError("late"), seconds=0.001)
+    assert world.guard.state is BreakerState.OPEN
+    assert world.call("answer") == "answer"
+    assert world.counters.snapshot()["breaker"] == {"opened": 1, "closed": 1}
 
 
 def test_a_release_that_was_done_before_its_retry_is_done(world: World) -> None:
@@ -125,7 +174,8 @@ def test_three_faults_among_the_last_calls_open_the_breaker(world: World) -> Non
     world.call("answer")
     world.fail(AWAY)
     assert "breaker" not in world.counters.snapshot()
-    world.fail(DeadlineError("late"))
+    world.seconds = 1.0
+    world.fail(DeadlineError("late"), seconds=1.0)
     assert world.guard.state is BreakerState.OPEN
     with pytest.raises(BreakerOpenError):
         world.call("answer")
@@ -140,6 +190,16 @@ def test_three_faults_among_the_last_calls_open_the_breaker(world: World) -> Non
 def test_a_service_that_answers_is_not_away(world: World, error: KvshelfError) -> None:
     world.fail(error, times=10)
     assert world.guard.state is BreakerState.CLOSED
+
+
+def test_an_opening_counts_once_however_many_calls_were_under_way(world: World) -> None:
+    calls = [world.guard.call(Stats(), Deadline(10, world.clock.monotonic)) for _ in range(6)]
+    for one in calls:
+        next(one)
+    for one in calls:
+        with pytest.raises(AnswerError):
+            one.throw(AnswerError("no JSON"))
+    assert world.counters.snapshot() == {"stats": {"malformed": 6}, "breaker": {"opened": 1}}
 
 
 def test_a_probe_that_goes_well_closes_it(world: World) -> None:
