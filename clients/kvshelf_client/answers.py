@@ -107,6 +107,7 @@ class PlanAnswer(NamedTuple):
     """The answer to a plan: how to resume, what to do when its snapshot is gone, and the lease that holds both.
 
     ``hit_tokens`` is the stored prefix, uncapped; ``exact_hit_tokens`` the same counting exact blocks only.
+    ``fingerprint`` is the namespace's, 32 bytes; None from a service that does not say it.
     """
 
     request_id: str
@@ -117,6 +118,7 @@ class PlanAnswer(NamedTuple):
     exact_hit_tokens: int
     missing_global: MissingGlobal | None
     missing_snapshot: MissingSnapshot | None
+    fingerprint: bytes | None = None
 
 
 class StoreOutcome(NamedTuple):
@@ -198,15 +200,17 @@ def plan_of(document: Document) -> PlanAnswer:
         request_id=document.text("request_id"),
         resume=resume_of(document.inner("plan")),
         fallback=resume_of(document.inner("fallback")) if document.has("fallback") else None,
-        lease=_lease_of(document.inner("lease")),
+        lease=lease_of(document.inner("lease")),
         hit_tokens=document.integer("hit_tokens"),
         exact_hit_tokens=document.integer("exact_hit_tokens"),
         missing_global=_missing_global(document.inner("reasons")),
         missing_snapshot=_missing_snapshot(document.inner("reasons")),
+        fingerprint=document.raw("fingerprint") if document.has("fingerprint") else None,
     )
 
 
-def _lease_of(lease: Document) -> Lease:
+def lease_of(lease: Document) -> Lease:
+    """Decode a lease."""
     return Lease(lease.text("lease_id"), lease.number("ttl_seconds"), lease.integer("records"))
 
 

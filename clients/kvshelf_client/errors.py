@@ -26,7 +26,7 @@ class Fault(str, Enum):
     BUSY = "busy"
     """The service has no room for it now, is stopping, or waits for a tier (429, 503, 507)."""
     UNKNOWN = "unknown"
-    """The service knows no such lease or namespace (404)."""
+    """The service knows no such lease or namespace (404), or another namespace of that name."""
     DENIED = "denied"
     """The token is missing, wrong, or not for this (401, 403)."""
     CORRUPT = "corrupt"
@@ -131,6 +131,13 @@ class BreakerOpenError(KvshelfError):
 
 class AnswerError(KvshelfError):
     """The service's answer is not what its API promises: no JSON, or a field missing or of another type."""
+
+
+class StaleNamespaceError(KvshelfError):
+    """The service has another namespace of that name: what the engine made keys of is not what is asked about."""
+
+    fault = Fault.UNKNOWN
+    is_outage = False
 
 
 _FAULTS = {

@@ -90,8 +90,21 @@ class Guard:
         """Whether calls are made."""
         return self._breaker.state
 
-    def call(self, request: Request[T], deadline: Deadline, landing: Landing | None = None) -> Steps[T]:
-        """Make a call; raises KvshelfError when it comes to nothing. ``landing`` is where a fetch goes."""
+    def call(
+        self,
+        request: Request[T],
+        deadline: Deadline,
+        landing: Landing | None = None,
+        judge: Callable[[T], None] | None = None,
+    ) -> Steps[T]:
+        """Make a call; raises KvshelfError when it comes to nothing.
+
+        Args:
+            request: what is asked.
+            deadline: for all of it.
+            landing: where a fetch goes.
+            judge: raises AnswerError on an answer that cannot be one.
+        """
         if deadline.is_over:
             raise self._failed(request, DeadlineError("the time was up before the call began"))
         is_probe = self._breaker.state is not BreakerState.CLOSED
@@ -102,6 +115,8 @@ class Guard:
         within = deadline.within(_PROBE_SECONDS) if is_probe else deadline
         try:
             answer = yield from self._attempt(request, within, landing)
+            if judge is not None:
+                judge(answer)
             is_well = True
         except KvshelfError as error:
             is_well = None if error.is_in_doubt else not error.is_outage

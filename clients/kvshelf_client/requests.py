@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
 
-from kvshelf_client.answers import HashedTokens, Health, LocalAddress, Namespace, PlanAnswer, StoreResult, short
+from kvshelf_client.answers import HashedTokens, Health, Lease, LocalAddress, Namespace, PlanAnswer, StoreResult, short
 from kvshelf_client.request_ids import id_of_call
 from kvshelf_client.words import Provenance, RecordClass
 
@@ -166,7 +166,7 @@ class DeleteRecords(Request[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class Renew(Request[None]):
+class Renew(Request[Lease]):
     """Let a lease live on from now."""
 
     verb: ClassVar[str] = "renew"

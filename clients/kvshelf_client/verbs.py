@@ -8,11 +8,12 @@ import logging
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, TypedDict, TypeVar
 
-from kvshelf_client import requests
+from kvshelf_client import plausible, requests
 from kvshelf_client.answers import HashedTokens, Health, Namespace, Resume, StoreResult
 from kvshelf_client.circuit import BreakerState
 from kvshelf_client.counters import Counters
@@ -94,12 +95,14 @@ class Verbs:
 
     def _register(self, name: str, spec: NamespaceSpec, budget: float | None) -> "Steps[Namespace | None]":
         check_name(name)
-        return self._or_none(requests.Register(name, spec), budget)
+        return self._or_none(requests.Register(name, spec), budget, partial(plausible.check_namespace, name, spec))
 
     def _hash_tokens(
         self, namespace: Namespace, tokens: "Buffer", budget: float | None
     ) -> "Steps[HashedTokens | None]":
-        return self._or_none(requests.HashTokens(namespace.name, _tokens(tokens)), budget)
+        raw = _tokens(tokens)
+        judge = partial(plausible.check_hashed, namespace, len(raw))
+        return self._or_none(requests.HashTokens(namespace.name, raw), budget, judge)
 
     def _plan(
         self,
@@ -114,7 +117,7 @@ class Verbs:
         ask = _ask(namespace, tokens, hashes, prompt_tokens, request_id, options)
         if self._has_failed(ask):
             ask = _loading_nothing(ask)
-        answer = yield from self._call(ask, budget)
+        answer = yield from self._call(ask, budget, partial(plausible.check_plan, namespace, ask))
         if isinstance(answer, Fault):
             return Plan(namespace, ask, cold(namespace, ask.prompt_tokens), fault=answer)
         return plan_of(namespace, ask, answer)
@@ -169,7 +172,7 @@ class Verbs:
         return self._store_listed(request, budget)
 
     def _store_listed(self, request: requests.Store, budget: float | None) -> Steps[StoreResult]:
-        answer = yield from self._call(request, budget)
+        answer = yield from self._call(request, budget, partial(plausible.check_store, request.records))
         if isinstance(answer, Fault):
             answer = StoreResult([], {}, plan_known=False, fault=answer)
         return answer._replace(request_id=request.call_id)
@@ -178,20 +181,20 @@ class Verbs:
         self, namespace: Namespace, record_class: RecordClass, keys: Iterable[bytes], budget: float | None
     ) -> "Steps[int | None]":
         request = requests.TouchRecords(namespace.name, RecordClass(record_class), _checked(keys))
-        return self._or_none(request, budget)
+        return self._or_none(request, budget, partial(plausible.check_count, namespace, request.keys))
 
     def _delete(
         self, namespace: Namespace, record_class: RecordClass, keys: Iterable[bytes], budget: float | None
     ) -> "Steps[int | None]":
         request = requests.DeleteRecords(namespace.name, RecordClass(record_class), _checked(keys))
-        return self._or_none(request, budget)
+        return self._or_none(request, budget, partial(plausible.check_count, namespace, request.keys))
 
     def _renew(self, plan: Plan, budget: float | None) -> Steps[bool]:
         if plan.lease is None:
             return False
-        return (
-            yield from self._call(requests.Renew(plan.lease.lease_id, call_id=id_of_call(plan.call_id)), budget)
-        ) is None
+        request = requests.Renew(plan.lease.lease_id, call_id=id_of_call(plan.call_id))
+        answer = yield from self._call(request, budget, partial(plausible.check_lease, plan.lease.lease_id))
+        return not isinstance(answer, Fault)
 
     def _release(self, plan: Plan, ran: Resume, budget: float | None) -> Steps[bool]:
         with self._lock:
@@ -202,20 +205,22 @@ class Verbs:
         return (yield from self._call(request, budget)) is None
 
     def _stats(self, budget: float | None) -> "Steps[dict[str, object] | None]":
-        return self._or_none(requests.Stats(), budget)
+        return self._or_none(requests.Stats(), budget, plausible.check_stats)
 
     def _health(self, budget: float | None) -> Steps[Health]:
-        answer = yield from self._call(requests.CheckHealth(), budget)
+        answer = yield from self._call(requests.CheckHealth(), budget, plausible.check_health)
         return Health("down", [answer.value]) if isinstance(answer, Fault) else answer
 
-    def _or_none(self, request: Request[T], budget: float | None) -> "Steps[T | None]":
-        answer = yield from self._call(request, budget)
+    def _or_none(self, request: Request[T], budget: float | None, judge: Callable[[T], None]) -> "Steps[T | None]":
+        answer = yield from self._call(request, budget, judge)
         return None if isinstance(answer, Fault) else answer
 
-    def _call(self, request: Request[T], budget: float | None) -> "Steps[T | Fault]":
+    def _call(
+        self, request: Request[T], budget: float | None, judge: Callable[[T], None] | None = None
+    ) -> "Steps[T | Fault]":
         """Make a call; where it comes to nothing, and the client is not strict, the answer is the fault."""
         try:
-            return (yield from self._guard.call(request, self._deadline(budget)))
+            return (yield from self._guard.call(request, self._deadline(budget), judge=judge))
         except KvshelfError as error:
             if self._strict:
                 raise

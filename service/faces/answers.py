@@ -25,6 +25,7 @@ def namespace_document(namespace: Namespace) -> dict[str, Any]:
         "model": spec.model,
         "weights_revision": spec.weights_revision,
         "layout_id": spec.profile.id,
+        "layout_digest": spec.profile.digest,
         "block_tokens": spec.block_tokens,
         "hash_scheme": spec.hash_scheme,
         "hash_block_tokens": spec.hash_block_tokens,
@@ -46,6 +47,7 @@ def planned_document(planned: Planned) -> dict[str, Any]:
     glob, snapshot = planned.global_reason, planned.snapshot_reason
     return {
         "request_id": lease.request_id,
+        "fingerprint": lease.namespace.fingerprint.hex(),
         "lease": lease_document(lease),
         "plan": resume_document(layout, lease.primary),
         "fallback": resume_document(layout, lease.fallback) if lease.fallback else None,

@@ -31,6 +31,7 @@ def plan(planned: Planned) -> pb.PlanResponse:
     missing_global, missing_snapshot = reasons["global"], reasons["snapshot"]
     return pb.PlanResponse(
         request_id=document["request_id"],
+        fingerprint=planned.lease.namespace.fingerprint,
         lease=pb.Lease(**document["lease"]),
         plan=_resume(document["plan"]),
         fallback=_resume(fallback) if fallback else None,

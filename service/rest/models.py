@@ -24,6 +24,7 @@ class NamespaceAnswer(BaseModel):
     model: str
     weights_revision: str
     layout_id: str
+    layout_digest: str = Field(description="SHA-256 of the layout; a part of the fingerprint.")
     block_tokens: int
     hash_scheme: str
     hash_block_tokens: int | None
@@ -139,6 +140,7 @@ class PlanAnswer(BaseModel):
     """A plan, its fallback when it uses a snapshot, its lease, and the reasons for what is missing."""
 
     request_id: str
+    fingerprint: str = Field(description="The namespace's.")
     lease: LeaseAnswer
     plan: ResumeAnswer
     fallback: ResumeAnswer | None

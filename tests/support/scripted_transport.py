@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+from kvshelf_client.answers import PlanAnswer
 from kvshelf_client.deadline import Deadline
 from kvshelf_client.frames import HEADER_BYTES, unpack_header
-from kvshelf_client.requests import Fetch, Request
+from kvshelf_client.requests import AskPlan, Fetch, Request
 
 T = TypeVar("T")
 
@@ -14,7 +15,7 @@ Outcome = Any
 
 
 class ScriptedTransport:
-    """Answers one call after the other with the next outcome, and keeps what was asked.
+    """Answers one call after the other with the next outcome, and keeps what was asked. A plan is of who asks for it.
 
     Args:
         outcomes: one a call. A list is a fetch that brings its first item and then raises the second.
@@ -38,6 +39,8 @@ class ScriptedTransport:
                 raise part
             if isinstance(request, Fetch):
                 _bring(request, part)
+        if isinstance(request, AskPlan) and isinstance(outcome, PlanAnswer):
+            outcome = outcome._replace(request_id=request.request_id)
         return cast("T", outcome)
 
     def close(self) -> None:

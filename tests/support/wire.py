@@ -21,7 +21,13 @@ def resume(
     """A plan that uses the first ``blocks`` blocks and holds ``held`` of them; with a snapshot it is exact."""
     matched = blocks * BLOCK_TOKENS
     start = matched - (WINDOW if mode == "bounded_replay" else 0)
-    load = Load(held * BLOCK_TOKENS, matched, matched if snapshot else None, (blocks - held) * BLOCK_BYTES, 0)
+    load = Load(
+        held * BLOCK_TOKENS,
+        matched,
+        matched if snapshot else None,
+        (blocks - held) * BLOCK_BYTES,
+        SNAPSHOT_BYTES * snapshot,
+    )
     sources = {"hbm": held * BLOCK_TOKENS, "dram": 0, "ssd": start - held * BLOCK_TOKENS, "replay": matched - start}
     return Resume(
         plan_id=plan_id,

@@ -99,6 +99,7 @@ def _planned(answer: pb.PlanResponse) -> answers.PlanAnswer:
         "lease": _fields(answer.lease),
         "plan": _resume(answer.plan),
         "fallback": _resume(answer.fallback) if answer.HasField("fallback") else None,
+        "fingerprint": answer.fingerprint.hex() or None,
         "hit_tokens": answer.hit_tokens,
         "exact_hit_tokens": answer.exact_hit_tokens,
         "reasons": {
@@ -170,7 +171,8 @@ def _keys(request: requests.TouchRecords | requests.DeleteRecords) -> GrpcReques
 
 
 def _renew(request: requests.Renew) -> GrpcRequest:
-    return _sent("Renew", pb.RenewRequest(lease_id=request.lease_id), pb.Lease, lambda _: None)
+    message = pb.RenewRequest(lease_id=request.lease_id)
+    return _sent("Renew", message, pb.Lease, lambda lease: answers.lease_of(Document(_fields(lease))))
 
 
 def _release(request: requests.Release) -> GrpcRequest:

@@ -8,6 +8,7 @@ from urllib.parse import quote, urlencode
 
 from kvshelf_client import answers, requests
 from kvshelf_client.documents import Document
+from kvshelf_client.errors import AnswerError
 from kvshelf_client.frames import MEDIA_TYPE
 from kvshelf_client.upload import body_length_bytes, frame_parts
 from kvshelf_client.words import RecordClass
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 HASHES_MEDIA_TYPE = "application/vnd.kvshelf.hashes.v1"
-CREATED = 201
+CREATED, DONE = 201, 204
 _JSON, _OCTETS = "application/json", "application/octet-stream"
 
 Decode = Callable[[int, bytes], Any]
@@ -104,11 +105,11 @@ def _keys(request: requests.TouchRecords | requests.DeleteRecords) -> HttpReques
 
 
 def _renew(request: requests.Renew) -> HttpRequest:
-    return _with_body("POST", _lease(request.lease_id) + "/touch", _nothing)
+    return _with_body("POST", _lease(request.lease_id) + "/touch", _document(answers.lease_of))
 
 
 def _release(request: requests.Release) -> HttpRequest:
-    return HttpRequest("DELETE", _lease(request.lease_id) + _query({"ran": request.ran}), _nothing)
+    return HttpRequest("DELETE", _lease(request.lease_id) + _query({"ran": request.ran}), _done)
 
 
 def _stats(_: requests.Stats) -> HttpRequest:
@@ -149,8 +150,9 @@ def _document(read: Callable[[Document], Any]) -> Decode:
     return lambda _, body: read(Document.parse(body))
 
 
-def _nothing(_status: int, _body: bytes) -> None:
-    return None
+def _done(status: int, _body: bytes) -> None:
+    if status != DONE:
+        raise AnswerError(f"an answer of status {status} where there is nothing to say")
 
 
 def _namespace(name: str) -> str:

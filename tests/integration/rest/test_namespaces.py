@@ -3,7 +3,7 @@
 import httpx
 import pytest
 
-from kvshelf_client.hashing import block_keys
+from kvshelf_client.hashing import block_keys, namespace_fingerprint
 from tests.support.engine import register, tokens
 
 
@@ -34,6 +34,19 @@ def test_the_self_test_hashes_as_the_client_does(http: httpx.Client) -> None:
         assert answer["keys"] == [key.hex() for key in block_keys(fingerprint, prompt, 128)]
     as_json = http.post("/v1/namespaces/ns/hash", json={"tokens": list(range(300))}).json()
     assert as_json["keys"] == [key.hex() for key in block_keys(fingerprint, tokens(300), 128)]
+
+
+def test_the_fingerprint_is_made_of_what_a_registration_answers(http: httpx.Client) -> None:
+    """By the formula of docs/wire-format.md; and a plan says whose it is."""
+    answer = register(http)
+    names = ("tenant", "model", "weights_revision", "layout_id", "layout_digest", "block_tokens", "hash_scheme", "salt")
+    fields = {name: answer[name] for name in (*names, "shards")}
+    made = namespace_fingerprint(fields | {"hash_block_tokens": answer["hash_block_tokens"] or 0})
+    assert made.hex() == answer["fingerprint"]
+    plan = http.post(
+        "/v1/namespaces/ns/plan", content=tokens(8), headers={"content-type": "application/octet-stream"}
+    ).json()
+    assert plan["fingerprint"] == answer["fingerprint"]
 
 
 def test_an_inline_profile_makes_a_namespace(http: httpx.Client) -> None:

@@ -7,15 +7,17 @@ from typing import Any
 
 import pytest
 
-from kvshelf_client import AsyncClient, Client, Fault, RecordClass, with_request_id
-from kvshelf_client.answers import Health, Lease, PlanAnswer, StoreResult
+from kvshelf_client import AsyncClient, Client, Fault, NamespaceSpec, RecordClass, with_request_id
+from kvshelf_client.answers import HashedTokens, Health, Lease, PlanAnswer, StoreResult
 from kvshelf_client.errors import DeadlineError, ServiceError, UnreachableError
 from tests.support.client import Buffers
 from tests.support.scripted_transport import AsyncScriptedTransport, ScriptedTransport
+from tests.support.wire import KEYS as BLOCK_KEYS
 from tests.support.wire import NAMESPACE, TOKENS, block_frame, plan_for, resume
 
 ANSWER = PlanAnswer("r", resume(), None, Lease("l1", 60.0, 4), 256, 0, None, None)
 PLAN = plan_for(ANSWER)
+SPEC = NamespaceSpec("default", "m", "1", "p", block_tokens=64)
 VERBS = ["register", "hash_tokens", "plan", "fetch_into", "store", "touch", "delete", "renew", "release"]
 VERBS += ["stats", "health"]
 
@@ -33,8 +35,8 @@ def test_they_have_the_same_verbs_with_the_same_arguments() -> None:
 
 KEYS = [bytes(32)]
 CALLS: dict[str, tuple[Callable[[Any], Any], Any]] = {
-    "register": (lambda client: client.register("n", None), NAMESPACE),
-    "hash_tokens": (lambda client: client.hash_tokens(NAMESPACE, TOKENS), "hashed"),
+    "register": (lambda client: client.register("n", SPEC), NAMESPACE),
+    "hash_tokens": (lambda client: client.hash_tokens(NAMESPACE, TOKENS), HashedTokens(bytes(32), 64, BLOCK_KEYS)),
     "plan": (lambda client: client.plan(NAMESPACE, tokens=TOKENS, request_id="r"), ANSWER),
     "fetch_into": (
         lambda client: client.fetch_into(PLAN, Buffers(NAMESPACE)),
@@ -43,7 +45,7 @@ CALLS: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "store": (lambda client: client.store(NAMESPACE, [], ran=PLAN.resume), StoreResult([], {}, True)),
     "touch": (lambda client: client.touch(NAMESPACE, RecordClass.BLOCK, KEYS), 1),
     "delete": (lambda client: client.delete(NAMESPACE, RecordClass.SNAPSHOT, KEYS), 2),
-    "renew": (lambda client: client.renew(PLAN), None),
+    "renew": (lambda client: client.renew(PLAN), PLAN.lease),
     "release": (lambda client: client.release(PLAN, PLAN.resume), None),
     "stats": (lambda client: client.stats(), {"a": 1}),
     "health": (lambda client: client.health(), Health("ok", [])),

@@ -151,7 +151,7 @@ def test_what_was_run_is_what_is_released() -> None:
 
 def test_the_budget_is_that_of_the_call_or_of_the_client() -> None:
     seen: list[float] = []
-    client = Client(ScriptedTransport(None, None, on_call=seen.append), budget_seconds=7)
+    client = Client(ScriptedTransport(PLAN.lease, PLAN.lease, on_call=seen.append), budget_seconds=7)
     client.renew(PLAN)
     client.renew(PLAN, budget_seconds=3)
     assert 6 < seen[0] <= 7

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ANSWER = PlanAnswer("r", resume(), None, Lease("l1", 60.0, 4), 256, 0, None, None)
 ORDER = placed(["http://a", "http://b", "http://c"], b"session")
 FIRST, SECOND, THIRD = ORDER
-SPEC = NamespaceSpec("default", "m", "1", "p")
+SPEC = NamespaceSpec("default", "m", "1", "p", block_tokens=64)
 DOWN = [UnreachableError("refused")] * 3
 LOST = ServiceError(404, {})
 

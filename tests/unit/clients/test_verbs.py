@@ -27,15 +27,15 @@ _RESUME: dict[str, object] = {
     "exact": False,
     "prompt_tokens": 1000,
     "matched_tokens": 768,
-    "run_start": 640,
+    "run_start": 704,
     "write_floor": 768,
-    "decoder_run_start": 872,
-    "replayed_tokens": 128,
-    "saved_tokens": 640,
+    "decoder_run_start": 1000,
+    "replayed_tokens": 64,
+    "saved_tokens": 704,
     "held_tokens": 0,
     "load": {"global": [0, 768], "snapshot": None},
-    "load_bytes": {"ssd": 683_520, "dram": 0},
-    "tokens_by_source": {"hbm": 0, "dram": 0, "ssd": 640, "replay": 128, "prefill": 232},
+    "load_bytes": {"ssd": 7680, "dram": 0},
+    "tokens_by_source": {"hbm": 0, "dram": 0, "ssd": 704, "replay": 64, "prefill": 232},
     "a_field_of_a_later_version": 1,
 }
 _PLAN: dict[str, object] = {
@@ -91,20 +91,20 @@ def test_register() -> None:
 
 
 def test_hash_tokens() -> None:
-    body = {"fingerprint": "00" * 32, "block_tokens": 1, "keys": ["01" * 32, "02" * 32]}
+    body = {"fingerprint": "00" * 32, "block_tokens": 64, "keys": ["01" * 32, "02" * 32]}
     with ScriptedServer([Reply(answer(json.dumps(body).encode()))]) as server, Client(server.url) as client:
-        hashed = client.hash_tokens(NAMESPACE, memoryview(bytes(8)))
+        hashed = client.hash_tokens(NAMESPACE, memoryview(bytes(512)))
     assert hashed is not None
     assert hashed.keys == [b"\x01" * 32, b"\x02" * 32]
-    assert (server.seen[0].target, server.seen[0].body) == ("/v1/namespaces/n/hash", bytes(8))
+    assert (server.seen[0].target, server.seen[0].body) == ("/v1/namespaces/n/hash", bytes(512))
 
 
 def test_plan_by_hashes() -> None:
-    replies = [Reply(answer(json.dumps(_PLAN).encode()))] * 2
+    replies = [Reply(answer(json.dumps(_PLAN | {"request_id": name}).encode())) for name in ("r 1", "2")]
     hashes = [b"a" * 32, b"b" * 32]
     with ScriptedServer(replies) as server, Client(server.url) as client:
         plan = client.plan(
-            NAMESPACE, hashes=hashes, prompt_tokens=1000, request_id="r 1", hbm_state=True, supports=["snapshot"]
+            NAMESPACE, hashes=hashes, prompt_tokens=1000, request_id="r 1", hbm_state=True, supports=["bounded_replay"]
         )
         again = client.plan(NAMESPACE, hashes=b"".join(hashes), prompt_tokens=1000, request_id="2")
         assert (again.resume, again.lease) == (plan.resume, plan.lease)
@@ -112,20 +112,22 @@ def test_plan_by_hashes() -> None:
     assert plan.keys == hashes
     assert plan.lease == ("l1", 60.0, 6)
     assert plan.resume.plan_id == "p1"
-    assert plan.resume.load == (0, 768, None, 683_520, 0)
+    assert plan.resume.load == (0, 768, None, 7680, 0)
     assert sum(plan.resume.tokens_by_source.values()) == 1000
     assert plan.fallback == plan.resume._replace(plan_id="p2")
     assert plan.missing_global == (896, MissReason.NEVER_STORED)
     assert plan.missing_snapshot == (768, MissReason.EXPIRED)
     first, second = server.seen
-    assert first.target == "/v1/namespaces/n/plan?request_id=r+1&prompt_tokens=1000&hbm_state=true&supports=snapshot"
+    assert (
+        first.target == "/v1/namespaces/n/plan?request_id=r+1&prompt_tokens=1000&hbm_state=true&supports=bounded_replay"
+    )
     assert second.target == "/v1/namespaces/n/plan?request_id=2&prompt_tokens=1000"
     assert first.body == second.body == b"".join(hashes)
     assert first.headers["content-type"] == HASHES_MEDIA_TYPE
 
 
 def test_plan_by_tokens_without_fallback_or_reasons() -> None:
-    body = {**_PLAN, "fallback": None, "reasons": {"global": None, "snapshot": None}}
+    body = {**_PLAN, "request_id": "1", "fallback": None, "reasons": {"global": None, "snapshot": None}}
     with ScriptedServer([Reply(answer(json.dumps(body).encode()))]) as server, Client(server.url) as client:
         plan = client.plan(NAMESPACE, tokens=bytes(4000), extra=b"\x01", request_id="1")
     assert plan.fallback is None
@@ -147,15 +149,19 @@ def test_store(generated: bool) -> None:
     def one_by_one() -> Iterator[StoreRecord]:
         yield from _RECORDS
 
-    outcome = {"key": "61" * 32, "shard": 1, "class": "block", "outcome": "refused", "reason": "below_write_floor"}
-    body = {"outcomes": [outcome], "counts": {"refused": 1}, "plan_known": generated}
+    refused = {"outcome": "refused", "reason": "below_write_floor"}
+    outcomes = [
+        {"key": record.key.hex(), "shard": record.shard, "class": record.record_class.name.lower(), **refused}
+        for record in _RECORDS
+    ]
+    body = {"outcomes": outcomes, "counts": {"refused": len(_RECORDS)}, "plan_known": generated}
     with ScriptedServer([Reply(answer(json.dumps(body).encode()))]) as server, Client(server.url) as client:
         result = client.store(
             NAMESPACE, one_by_one() if generated else _RECORDS, ran=resume(), durable=False, supersedes=b"\xcc" * 32
         )
-    assert result.counts == {"refused": 1}
+    assert result.counts == {"refused": len(_RECORDS)}
     assert result.plan_known is generated
-    assert result.outcomes[0] == (b"a" * 32, 1, "block", "refused", "below_write_floor", None, 0)
+    assert result.outcomes[1] == (b"a" * 32, 1, "block", "refused", "below_write_floor", None, 0)
     seen = server.seen[0]
     assert seen.target == f"/v1/namespaces/n/store?plan_id=p1&durability=relaxed&supersedes={'cc' * 32}"
     frames = list(FrameAssembler(1 << 20).feed(seen.body))
@@ -173,7 +179,8 @@ def test_store(generated: bool) -> None:
 
 
 def test_touch_delete_renew_and_release() -> None:
-    replies = [Reply(answer(b'{"records": 1}')), Reply(answer(b'{"records": 2}')), Reply(answer(b"{}"))]
+    replies = [Reply(answer(b'{"records": 1}')), Reply(answer(b'{"records": 2}'))]
+    replies.append(Reply(answer(b'{"lease_id": "l1", "ttl_seconds": 60, "records": 5}')))
     replies.append(Reply(b"HTTP/1.1 204 No Content\r\n\r\n"))
     plan = plan_for(snapshot_answer())
     with ScriptedServer(replies) as server, Client(server.url, strict=True) as client:

@@ -1,6 +1,7 @@
 """The vectors of docs/wire-format.md, computed here with nothing but the standard library and xxhash."""
 
 import hashlib
+import json
 import re
 import struct
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 import xxhash
 
 from kvshelf_client.frames import FrameHeader, FrameKind, checksum_of, pack_header, unpack_header
-from kvshelf_client.hashing import bind_hashes, block_keys
+from kvshelf_client.hashing import bind_hashes, block_keys, namespace_fingerprint
 from kvshelf_client.words import Provenance
 
 TEXT = (Path(__file__).parents[3] / "docs/wire-format.md").read_text()
@@ -28,6 +29,13 @@ def test_keys() -> None:
     second = hashlib.sha256(first + TOKENS[16:32]).digest()
     assert [vector("key 0"), vector("key 1")] == [first, second] == block_keys(FINGERPRINT, TOKENS, 4)
     assert vector("fingerprint used below") == FINGERPRINT
+
+
+def test_the_fingerprint_of_a_namespace() -> None:
+    found = re.search(r"^\| fields of a namespace \| `(\{.*\})`", TEXT, re.M)
+    assert found
+    expected = hashlib.sha256(b"kvshelf namespace v1\n" + found.group(1).encode()).digest()
+    assert vector("its fingerprint") == expected == namespace_fingerprint(json.loads(found.group(1)))
 
 
 def test_extra_goes_into_every_key() -> None:

@@ -137,6 +137,7 @@ class Namespace(_message.Message):
     REPLAY_FIELD_NUMBER: _builtins.int
     DECODER_WINDOW_TOKENS_FIELD_NUMBER: _builtins.int
     CREATED_FIELD_NUMBER: _builtins.int
+    LAYOUT_DIGEST_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     fingerprint: _builtins.bytes
     tenant: _builtins.str
@@ -158,6 +159,8 @@ class Namespace(_message.Message):
     decoder_window_tokens: _builtins.int
     created: _builtins.bool
     """In the answer to a registration: it was made by it."""
+    layout_digest: _builtins.str
+    """SHA-256 of the layout in hexadecimal, a part of the fingerprint."""
     def __init__(
         self,
         *,
@@ -180,10 +183,11 @@ class Namespace(_message.Message):
         replay: _builtins.str = ...,
         decoder_window_tokens: _builtins.int = ...,
         created: _builtins.bool = ...,
+        layout_digest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_hash_block_tokens", b"_hash_block_tokens", "hash_block_tokens", b"hash_block_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_hash_block_tokens", b"_hash_block_tokens", "block_bytes", b"block_bytes", "block_tokens", b"block_tokens", "created", b"created", "decoder_window_tokens", b"decoder_window_tokens", "fingerprint", b"fingerprint", "hash_block_tokens", b"hash_block_tokens", "hash_scheme", b"hash_scheme", "hashes_per_block", b"hashes_per_block", "layout_id", b"layout_id", "model", b"model", "name", b"name", "replay", b"replay", "salt", b"salt", "shards", b"shards", "snapshot_bytes", b"snapshot_bytes", "state_layers", b"state_layers", "tenant", b"tenant", "weights_revision", b"weights_revision", "window_tokens", b"window_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_hash_block_tokens", b"_hash_block_tokens", "block_bytes", b"block_bytes", "block_tokens", b"block_tokens", "created", b"created", "decoder_window_tokens", b"decoder_window_tokens", "fingerprint", b"fingerprint", "hash_block_tokens", b"hash_block_tokens", "hash_scheme", b"hash_scheme", "hashes_per_block", b"hashes_per_block", "layout_digest", b"layout_digest", "layout_id", b"layout_id", "model", b"model", "name", b"name", "replay", b"replay", "salt", b"salt", "shards", b"shards", "snapshot_bytes", b"snapshot_bytes", "state_layers", b"state_layers", "tenant", b"tenant", "weights_revision", b"weights_revision", "window_tokens", b"window_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__hash_block_tokens: _TypeAlias = _typing.Literal["hash_block_tokens"]  # noqa: Y015
     _WhichOneofArgType__hash_block_tokens: _TypeAlias = _typing.Literal["_hash_block_tokens", b"_hash_block_tokens"]  # noqa: Y015
@@ -427,9 +431,12 @@ class PlanResponse(_message.Message):
     EXACT_HIT_TOKENS_FIELD_NUMBER: _builtins.int
     MISSING_GLOBAL_FIELD_NUMBER: _builtins.int
     MISSING_SNAPSHOT_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     hit_tokens: _builtins.int
     exact_hit_tokens: _builtins.int
+    fingerprint: _builtins.bytes
+    """The namespace's: who made keys of another one has not registered it since it changed."""
     @_builtins.property
     def lease(self) -> Global___Lease: ...
     @_builtins.property
@@ -457,10 +464,11 @@ class PlanResponse(_message.Message):
         exact_hit_tokens: _builtins.int = ...,
         missing_global: Global___MissingGlobal | None = ...,
         missing_snapshot: Global___MissingSnapshot | None = ...,
+        fingerprint: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_fallback", b"_fallback", "_missing_global", b"_missing_global", "_missing_snapshot", b"_missing_snapshot", "fallback", b"fallback", "lease", b"lease", "missing_global", b"missing_global", "missing_snapshot", b"missing_snapshot", "plan", b"plan"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fallback", b"_fallback", "_missing_global", b"_missing_global", "_missing_snapshot", b"_missing_snapshot", "exact_hit_tokens", b"exact_hit_tokens", "fallback", b"fallback", "hit_tokens", b"hit_tokens", "lease", b"lease", "missing_global", b"missing_global", "missing_snapshot", b"missing_snapshot", "plan", b"plan", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_fallback", b"_fallback", "_missing_global", b"_missing_global", "_missing_snapshot", b"_missing_snapshot", "exact_hit_tokens", b"exact_hit_tokens", "fallback", b"fallback", "fingerprint", b"fingerprint", "hit_tokens", b"hit_tokens", "lease", b"lease", "missing_global", b"missing_global", "missing_snapshot", b"missing_snapshot", "plan", b"plan", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__fallback: _TypeAlias = _typing.Literal["fallback"]  # noqa: Y015
     _WhichOneofArgType__fallback: _TypeAlias = _typing.Literal["_fallback", b"_fallback"]  # noqa: Y015
