@@ -22,7 +22,7 @@ demo: $(STAMP)  ## Start the service on loopback, replay the shipped agent trace
 	$(BIN)/kvshelf demo
 
 test: $(STAMP) system-packages lint  ## Run the linters and the whole test suite.
-	@echo "== Running the whole test suite (3 to 6 minutes on two cores)"
+	@echo "== Running the whole test suite (five to eight minutes on two cores)"
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 soak: $(STAMP) system-packages  ## Try every fault at its full count: 1,000 simulated seeds and the like (some 70 minutes).

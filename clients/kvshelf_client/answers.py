@@ -277,6 +277,11 @@ def count_of(document: Document) -> int:
     return document.integer("records")
 
 
+def released_of(document: Document) -> dict[str, int]:
+    """Decode how the tokens of a released request were counted."""
+    return document.counts("tokens_by_source")
+
+
 def health_of(document: Document) -> Health:
     """Decode the state of health."""
     return Health(document.text("status"), [str(cause) for cause in document.items("causes")])

@@ -68,6 +68,11 @@ def check_lease(lease_id: str, answer: Lease) -> None:
     _judge(iter([(answer.lease_id == lease_id, "lease_id"), (answer.ttl_seconds > 0, "ttl_seconds")]))
 
 
+def check_released(prompt_tokens: int, answer: Mapping[str, int] | None) -> None:
+    """Raises AnswerError when other tokens were counted than the prompt's."""
+    _judge(iter([(answer is None or sum(answer.values()) == prompt_tokens, "tokens_by_source")]))
+
+
 def check_stats(answer: Mapping[str, object]) -> None:
     """Raises AnswerError when nothing is said."""
     _judge(iter([(bool(answer), "fields")]))

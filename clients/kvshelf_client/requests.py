@@ -174,8 +174,11 @@ class Renew(Request[Lease]):
 
 
 @dataclass(frozen=True, slots=True)
-class Release(Request[None]):
-    """Give a lease back; ``ran`` is ``plan``, ``fallback`` or ``cold``."""
+class Release(Request[dict[str, int] | None]):
+    """Give a lease back; ``ran`` is ``plan``, ``fallback`` or ``cold``.
+
+    The answer is the prompt's tokens by source, None when an earlier try was heard already.
+    """
 
     verb: ClassVar[str] = "release"
     lease_id: str

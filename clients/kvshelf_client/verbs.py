@@ -202,7 +202,8 @@ class Verbs:
         if plan.lease is None:
             return False
         request = requests.Release(plan.lease.lease_id, _word_for(plan, ran), call_id=id_of_call(plan.call_id))
-        return (yield from self._call(request, budget)) is None
+        judge = partial(plausible.check_released, plan.resume.prompt_tokens)
+        return not isinstance((yield from self._call(request, budget, judge)), Fault)
 
     def _stats(self, budget: float | None) -> "Steps[dict[str, object] | None]":
         return self._or_none(requests.Stats(), budget, plausible.check_stats)
@@ -215,9 +216,7 @@ class Verbs:
         answer = yield from self._call(request, budget, judge)
         return None if isinstance(answer, Fault) else answer
 
-    def _call(
-        self, request: Request[T], budget: float | None, judge: Callable[[T], None] | None = None
-    ) -> "Steps[T | Fault]":
+    def _call(self, request: Request[T], budget: float | None, judge: Callable[[T], None]) -> "Steps[T | Fault]":
         """Make a call; where it comes to nothing, and the client is not strict, the answer is the fault."""
         try:
             return (yield from self._guard.call(request, self._deadline(budget), judge=judge))

@@ -177,7 +177,7 @@ def _renew(request: requests.Renew) -> GrpcRequest:
 
 def _release(request: requests.Release) -> GrpcRequest:
     message = pb.ReleaseRequest(lease_id=request.lease_id, ran=request.ran)
-    return _sent("Release", message, pb.ReleaseResponse, lambda _: None)
+    return _sent("Release", message, pb.ReleaseResponse, lambda answer: dict(answer.tokens_by_source))
 
 
 def _stats(_: requests.Stats) -> GrpcRequest:

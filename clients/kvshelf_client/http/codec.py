@@ -8,7 +8,6 @@ from urllib.parse import quote, urlencode
 
 from kvshelf_client import answers, requests
 from kvshelf_client.documents import Document
-from kvshelf_client.errors import AnswerError
 from kvshelf_client.frames import MEDIA_TYPE
 from kvshelf_client.upload import body_length_bytes, frame_parts
 from kvshelf_client.words import RecordClass
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 HASHES_MEDIA_TYPE = "application/vnd.kvshelf.hashes.v1"
-CREATED, DONE = 201, 204
+CREATED = 201
 _JSON, _OCTETS = "application/json", "application/octet-stream"
 
 Decode = Callable[[int, bytes], Any]
@@ -109,7 +108,9 @@ def _renew(request: requests.Renew) -> HttpRequest:
 
 
 def _release(request: requests.Release) -> HttpRequest:
-    return HttpRequest("DELETE", _lease(request.lease_id) + _query({"ran": request.ran}), _done)
+    return HttpRequest(
+        "DELETE", _lease(request.lease_id) + _query({"ran": request.ran}), _document(answers.released_of)
+    )
 
 
 def _stats(_: requests.Stats) -> HttpRequest:
@@ -148,11 +149,6 @@ def _with_body(method: str, target: str, decode: Decode, body: "Buffer" = b"", c
 
 def _document(read: Callable[[Document], Any]) -> Decode:
     return lambda _, body: read(Document.parse(body))
-
-
-def _done(status: int, _body: bytes) -> None:
-    if status != DONE:
-        raise AnswerError(f"an answer of status {status} where there is nothing to say")
 
 
 def _namespace(name: str) -> str:

@@ -146,8 +146,9 @@ def test_every_verb_looks_at_its_answer(call: Callable[[Client], Any], outcome: 
     assert list(client.counters().values()) == [{"malformed": 1}]
 
 
-def test_a_page_of_a_proxy_is_no_release() -> None:
-    with ScriptedServer([Reply(answer(b"<html>"))]) as server, Client(server.url) as client:
+@pytest.mark.parametrize("body", [b"<html>", b"{}", b'{"tokens_by_source": {"prefill": 1}}'])
+def test_a_page_of_a_proxy_is_no_release(body: bytes) -> None:
+    with ScriptedServer([Reply(answer(body))]) as server, Client(server.url) as client:
         assert client.release(PLAN, PLAN.resume) is False
         assert client.counters() == {"release": {"malformed": 1}}
 

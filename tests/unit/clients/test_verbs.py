@@ -181,7 +181,7 @@ def test_store(generated: bool) -> None:
 def test_touch_delete_renew_and_release() -> None:
     replies = [Reply(answer(b'{"records": 1}')), Reply(answer(b'{"records": 2}'))]
     replies.append(Reply(answer(b'{"lease_id": "l1", "ttl_seconds": 60, "records": 5}')))
-    replies.append(Reply(b"HTTP/1.1 204 No Content\r\n\r\n"))
+    replies.append(Reply(answer(b'{"tokens_by_source": {"ssd": 256, "prefill": 744}}')))
     plan = plan_for(snapshot_answer())
     with ScriptedServer(replies) as server, Client(server.url, strict=True) as client:
         assert client.touch(NAMESPACE, RecordClass.SNAPSHOT, [b"a" * 32]) == 1
