@@ -88,14 +88,14 @@ def test_a_client_shows_the_certificate_it_was_given(authority: Authority, tls: 
     def serve(listener: socket.socket) -> str:
         with context.wrap_socket(listener.accept()[0], server_side=True) as sock:
             sock.recv(65536)
-            sock.sendall(answer(b"{}"))
+            sock.sendall(answer(b'{"a": 1}'))
             return str(sock.getpeercert())
 
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as threads:
         shown = threads.submit(serve, listener)
         own = replace(tls, certificate_file=str(engine.cert), key_file=str(engine.key))
         with Client(f"https://127.0.0.1:{listener.getsockname()[1]}", tls=own) as client:
-            assert client.stats() == {}
+            assert client.stats() == {"a": 1}
         assert "engine" in shown.result(20)
 
 
