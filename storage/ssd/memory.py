@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from storage.ssd.format import padded_bytes
 
+OVERHEAD_BYTES = 1024
+"""What keeping track of a payload takes beside its own memory: views, counts, its place in two maps."""
 _FORGOTTEN_LIMIT = 65_536
 """More records than can go while one read is under way."""
 
@@ -17,7 +19,7 @@ class PayloadMemory:
     found under a generation is that record's bytes, wherever they stand by now, or whether they still do.
 
     Args:
-        budget_bytes: how much is kept, paddings counted; 0 keeps nothing.
+        budget_bytes: how much is kept, paddings and overhead counted; 0 keeps nothing.
     """
 
     def __init__(self, budget_bytes: int) -> None:
@@ -41,7 +43,7 @@ class PayloadMemory:
 
     def put(self, generation: int, payload: memoryview) -> None:
         """Keep a payload whose checksum was verified and that nobody changes any more."""
-        size = padded_bytes(len(payload))
+        size = _size_of(payload)
         if size > self.budget_bytes:
             return
         with self._lock:
@@ -51,7 +53,7 @@ class PayloadMemory:
             self.used_bytes += size
             while self.used_bytes > self.budget_bytes:
                 _, oldest = self._payloads.popitem(last=False)
-                self.used_bytes -= padded_bytes(len(oldest))
+                self.used_bytes -= _size_of(oldest)
 
     def forget(self, generations: Iterable[int]) -> None:
         """Let go of what records that are no more left here, and take it from no read that is still under way."""
@@ -60,6 +62,10 @@ class PayloadMemory:
                 self._forgotten[generation] = None
                 payload = self._payloads.pop(generation, None)
                 if payload is not None:
-                    self.used_bytes -= padded_bytes(len(payload))
+                    self.used_bytes -= _size_of(payload)
             while len(self._forgotten) > _FORGOTTEN_LIMIT:
                 self._forgotten.popitem(last=False)
+
+
+def _size_of(payload: memoryview) -> int:
+    return padded_bytes(len(payload)) + OVERHEAD_BYTES
