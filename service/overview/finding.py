@@ -12,6 +12,10 @@ Topic = Literal["tier", "misses", "pool", "disk", "health", "service"]
 """The question it is an answer to; ``health`` and ``service`` are to none."""
 
 
+OVER = "Nothing is left to do: what is missing is stored again when it is run again."
+"""The advice for what was wrong and is no more."""
+
+
 class Finding(NamedTuple):
     """Something to know: what, the figures that say so, and what to do about it. Each a sentence of its own."""
 

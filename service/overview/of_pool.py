@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator
 
-from service.overview.finding import Finding, Level
+from service.overview.finding import OVER, Finding, Level
 from service.overview.situation import Shelf, Situation
-from service.overview.words import capital, count, percent, size
+from service.overview.words import capital, many, percent, size
 
-_SHARE_TO_LOOK, _SHARE_BAD = 0.01, 0.1
-_FULL = 0.7
-"""Of its budget a pool must have had in use for what went to have gone for want of room."""
-
+_FEW, _SHARE_TO_LOOK, _SHARE_BAD = 10, 0.01, 0.1
 _ALMOST_FULL = 0.95
 _FEW_SNAPSHOTS = 20
 
@@ -17,69 +14,100 @@ _FEW_SNAPSHOTS = 20
 def is_it_too_small(facts: Situation) -> tuple[str, Level]:
     """The third question's answer."""
     shelves = facts.of_tier("dram")
-    if facts.now.get("up.dram", 1.0) < 1:
+    if not _serves(facts):
         return "It does not serve at present, so nobody can tell.", "bad"
-    filled = "; ".join(_use(shelf) for shelf in shelves)
-    troubled = [shelf for shelf in shelves if _is_small(facts, shelf)]
-    if troubled:
-        names = " and ".join(shelf.name for shelf in troubled)
-        return f"Yes{f': {names}' if len(shelves) > 1 else ''}. {capital(filled)}.", "good"
+    filled = "; ".join(map(_use, shelves))
+    reasons = [f"{shelf.name} {why}" for shelf in shelves if (why := _why_small(facts, shelf))]
+    if reasons:
+        return f"Yes: {'; '.join(reasons)}. {capital(filled)}.", "good"
     if not any(shelf.state.records or shelf.state.used_bytes for shelf in shelves) and not facts.grew(
         "stores.snapshot.stored"
     ):
         return f"No snapshot was stored yet; {filled}.", "none"
-    if any(shelf.evicted for shelf in shelves):
+    if any(_matters(shelf, shelf.crowded_out) or _matters(shelf, shelf.refused) for shelf in shelves):
+        return f"No: it was in {facts.window}, and there is room now. {capital(filled)}.", "good"
+    if any(_matters(shelf, shelf.evicted) for shelf in shelves):
         return f"No: some were lost in {facts.window}, but not for want of room. {capital(filled)}.", "good"
-    return f"No: nothing went before its time in {facts.window}, and nothing was refused. {capital(filled)}.", "good"
+    return f"No: next to nothing was lost or refused in {facts.window}. {capital(filled)}.", "good"
 
 
 def findings(facts: Situation) -> Iterator[Finding]:
-    """What the pool, or a tenant's part of it, is too small for."""
-    for shelf in facts.of_tier("dram"):
-        yield from _of_shelf(facts, shelf)
+    """What the pool, or a tenant's part of it, is too small for; nothing of one that cannot be asked."""
+    for shelf in facts.of_tier("dram") if _serves(facts) else []:
+        if not _holds_none(shelf):
+            yield from _of_refusals(facts, shelf)
+            yield from _of_losses(facts, shelf)
+        yield from _of_size(facts, shelf)
 
 
-def _of_shelf(facts: Situation, shelf: Shelf) -> Iterator[Finding]:
-    setting = "maxmemory of its Redis" if facts.pool_is_redis and not shelf.state.tenant else shelf.setting
-    raise_it = f"Raise {setting}, or shorten pool.ttl_seconds."
-    budget = shelf.state.budget_bytes
-    holds_none = 0 < budget < shelf.snapshot_bytes
-    if shelf.refused and not holds_none:
-        evidence = f"{count(shelf.refused)} snapshots were refused in {facts.window}: {_use(shelf)}."
-        yield Finding("bad", "pool", f"{capital(shelf.name)} refuses snapshots", evidence, raise_it)
-    if _evicts(facts, shelf):
-        share = _evicted_share(shelf)
-        evidence = f"{count(shelf.evicted)} snapshots went before their time in {facts.window}: {_use(shelf)}."
-        level: Level = "bad" if share >= _SHARE_BAD else "look"
-        yield Finding(level, "pool", f"{capital(shelf.name)} is too small", evidence, raise_it)
-    elif shelf.evicted:
-        evidence = f"{count(shelf.evicted)} went in {facts.window}, and there was room: {_use(shelf)}."
-        title = f"{capital(shelf.name)} lost snapshots"
+def has_room(facts: Situation) -> bool:
+    """Whether snapshots that are stored now stay."""
+    return not any(shelf.is_full for shelf in facts.of_tier("dram"))
+
+
+def more_room(facts: Situation) -> str:
+    """How those that are full get more room."""
+    full = [shelf for shelf in facts.of_tier("dram") if shelf.is_full] or facts.of_tier("dram")[:1]
+    return f"Raise {' and '.join(_setting(facts, shelf) for shelf in full)}."
+
+
+def _of_refusals(facts: Situation, shelf: Shelf) -> Iterator[Finding]:
+    if not _matters(shelf, shelf.refused):
+        return
+    evidence = f"{many(shelf.refused, 'snapshot')} refused in {facts.window}: {_use(shelf)}."
+    if shelf.is_full:
+        advice = f"Raise {_setting(facts, shelf)}, or shorten pool.ttl_seconds."
+        yield Finding("bad", "pool", f"{capital(shelf.name)} refuses snapshots", evidence, advice)
+    else:
+        yield Finding("look", "pool", f"{capital(shelf.name)} refused snapshots for a while", evidence, OVER)
+
+
+def _of_losses(facts: Situation, shelf: Shelf) -> Iterator[Finding]:
+    evidence = f"{many(shelf.evicted, 'snapshot')} went before their time in {facts.window}: {_use(shelf)}."
+    title, raise_it = f"{capital(shelf.name)} is too small", f"Raise {_setting(facts, shelf)}."
+    if _matters(shelf, shelf.crowded_out) and shelf.is_full:
+        level: Level = "bad" if _share_of(shelf, shelf.crowded_out) >= _SHARE_BAD else "look"
+        yield Finding(level, "pool", title, evidence, raise_it)
+    elif _matters(shelf, shelf.crowded_out):
+        yield Finding("look", "pool", f"{capital(shelf.name)} was too small, and has room now", evidence, OVER)
+    elif _matters(shelf, shelf.evicted):
         advice = "See whether its Redis was restarted, emptied, or short of memory for others' keys."
-        yield Finding("look", "pool", title, evidence, advice)
+        yield Finding("look", "pool", f"{capital(shelf.name)} lost snapshots", evidence, advice)
     elif _is_part_full(facts, shelf):
         evidence = f"Its part is full, so its oldest snapshots go: {_use(shelf)}."
-        yield Finding("look", "pool", f"{capital(shelf.name)} is too small", evidence, raise_it)
+        yield Finding("look", "pool", title, evidence, raise_it)
+
+
+def _of_size(facts: Situation, shelf: Shelf) -> Iterator[Finding]:
+    """Whether enough snapshots fit into it at all."""
+    budget = shelf.state.budget_bytes
     if budget and shelf.snapshot_bytes and budget < _FEW_SNAPSHOTS * shelf.snapshot_bytes:
         fits = budget // shelf.snapshot_bytes
         holds = f"has room for {fits} of them" if fits else "has no room for one"
         evidence = f"A snapshot takes {size(shelf.snapshot_bytes)}; {shelf.name}, of {size(budget)}, {holds}."
-        if holds_none and shelf.refused:
-            evidence += f" {count(shelf.refused)} were refused in {facts.window}."
+        if not fits and shelf.refused:
+            evidence += f" In {facts.window} {many(shelf.refused, 'snapshot')} refused."
         title = f"{capital(shelf.name)} holds few snapshots" if fits else f"{capital(shelf.name)} holds no snapshot"
-        yield Finding("look" if fits else "bad", "pool", title, evidence, f"Raise {setting}.")
+        yield Finding("look" if fits else "bad", "pool", title, evidence, f"Raise {_setting(facts, shelf)}.")
 
 
-def _is_small(facts: Situation, shelf: Shelf) -> bool:
-    holds_none = 0 < shelf.state.budget_bytes < shelf.snapshot_bytes
-    return bool(shelf.refused) or holds_none or _evicts(facts, shelf) or _is_part_full(facts, shelf)
+def _why_small(facts: Situation, shelf: Shelf) -> str | None:
+    """Why it is too small now; None when it is not."""
+    if _holds_none(shelf):
+        return f"has no room for one snapshot of {size(shelf.snapshot_bytes)}"
+    if shelf.is_full and _matters(shelf, shelf.refused):
+        return "refuses snapshots"
+    if shelf.is_full and _matters(shelf, shelf.crowded_out):
+        return "gives up snapshots before their time"
+    return "has no room left in its part" if _is_part_full(facts, shelf) else None
 
 
-def _evicts(facts: Situation, shelf: Shelf) -> bool:
-    """Whether snapshots go for want of room. A Redis that is restarted loses them, too, but was not full before."""
-    budget = shelf.state.budget_bytes
-    was_full = budget > 0 and shelf.peak_share + shelf.snapshot_bytes / budget >= _FULL
-    return _evicted_share(shelf) >= _SHARE_TO_LOOK and (was_full or not facts.pool_is_redis)
+def _serves(facts: Situation) -> bool:
+    return facts.now.get("up.dram", 1.0) >= 1
+
+
+def _holds_none(shelf: Shelf) -> bool:
+    return 0 < shelf.state.budget_bytes < shelf.snapshot_bytes
 
 
 def _is_part_full(facts: Situation, shelf: Shelf) -> bool:
@@ -87,9 +115,18 @@ def _is_part_full(facts: Situation, shelf: Shelf) -> bool:
     return facts.pool_is_redis and bool(shelf.state.tenant) and shelf.share >= _ALMOST_FULL
 
 
-def _evicted_share(shelf: Shelf) -> float:
+def _matters(shelf: Shelf, lost: int) -> bool:
+    """Whether so many that went or were refused are more than chance."""
+    return lost >= _FEW and _share_of(shelf, lost) >= _SHARE_TO_LOOK
+
+
+def _share_of(shelf: Shelf, lost: int) -> float:
     """Of the snapshots that were kept, then or now."""
-    return shelf.evicted / (shelf.evicted + shelf.state.records) if shelf.evicted else 0.0
+    return lost / (lost + shelf.state.records)
+
+
+def _setting(facts: Situation, shelf: Shelf) -> str:
+    return "maxmemory of its Redis" if facts.pool_is_redis and not shelf.state.tenant else shelf.setting
 
 
 def _use(shelf: Shelf) -> str:

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from service.overview.finding import Finding
 from service.overview.situation import Situation
-from service.overview.words import count, percent
+from service.overview.words import many, percent
 
-_FEW_CALLS = 10
-_SHARE_TO_TELL = 0.05
+_FEW_CALLS, _FEW_WRONG = 10, 5
+_SHARE_TO_TELL, _SHARE_LOST = 0.05, 0.01
 _SLOW_PLAN_SECONDS, _SLOW_SHARE = 0.25, 0.01
 _REFUSALS = {
     "below_write_floor": "it is below the write floor of the plan that is named",
@@ -40,7 +40,7 @@ def _of_traffic(facts: Situation) -> Iterator[Finding]:
     elif plans >= _FEW_CALLS and requests < plans / 2:
         yield Finding(
             "look", "service", "Requests end late",
-            f"{count(plans)} plans in {facts.window}, but only {count(requests)} requests have ended.",
+            f"{many(plans, 'plan')} in {facts.window}, but only {many(requests, 'request')} ended.",
             "Release each plan when its request is done: until its lease ends it is not counted.",
         )  # fmt: skip
 
@@ -55,21 +55,21 @@ def _of_stores(facts: Situation) -> Iterator[Finding]:
             if total >= _FEW_CALLS and refused / total > _SHARE_TO_TELL:
                 yield Finding(
                     "look", "service", f"{kind.capitalize()}s are refused: {reason.replace('_', ' ')}",
-                    f"{count(refused)} of {count(total)} {kind}s in {facts.window}.",
+                    f"{refused:.0f} of {many(total, kind)} in {facts.window}.",
                     f"A record is refused so when {why}: see what the engine stores.",
                 )  # fmt: skip
         lost = facts.grew(f"stores.{kind}.lost")
-        if lost:
+        if lost >= _FEW_WRONG and lost / total > _SHARE_LOST:
             yield Finding(
                 "look", "service", f"{kind.capitalize()}s were lost on their way in",
-                f"{count(lost)} of {count(total)} {kind}s in {facts.window}: their tier did not answer.",
+                f"{lost:.0f} of {many(total, kind)} in {facts.window}: their tier did not answer.",
                 "See health, and KvshelfStoresLost in docs/runbook.md.",
             )  # fmt: skip
 
 
 def _of_latency(facts: Situation) -> Iterator[Finding]:
     calls, quick = facts.grew("calls.plan"), facts.grew(f"took.plan.{_SLOW_PLAN_SECONDS:g}")
-    if calls >= _FEW_CALLS and (calls - quick) / calls > _SLOW_SHARE:
+    if calls - quick >= _FEW_WRONG and (calls - quick) / calls > _SLOW_SHARE:
         yield Finding(
             "look", "service", "Plans are slow",
             f"{percent((calls - quick) / calls)} took more than {_SLOW_PLAN_SECONDS * 1000:.0f} ms.",

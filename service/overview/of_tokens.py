@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from service.metrics.labels import MISSED, SOURCES
-from service.overview.finding import Finding, Level
+from service.overview import of_pool, space
+from service.overview.finding import OVER, Finding, Level
 from service.overview.situation import Situation
 from service.overview.words import capital, count, duration, percent
 
@@ -26,6 +27,11 @@ _CAUSE_WORDS = {
     "superseded": "replaced by a later one of their session",
 }
 _SHARE_TO_LOOK, _SHARE_BAD, _REPLAYING_TO_LOOK = 0.05, 0.25, 0.25
+_WENT = {
+    "tier_down": "out of reach for a while, and the tier serves again",
+    "evicted": "evicted before their time, and there is room again",
+    "refused": "refused for want of room, and there is room again",
+}
 _LOST_SNAPSHOTS = ("expired", "evicted", "refused", "tier_down", "corrupt")
 _FEW = 100
 _ALWAYS_TOLD, _SHARE_TO_TELL = 2, 0.01
@@ -41,8 +47,14 @@ def which_tier(facts: Situation) -> tuple[str, Level]:
     first, *others = sorted(tokens, key=lambda source: -tokens[source])
     rest = ", ".join(f"{source} {percent(tokens[source] / total)}" for source in others if tokens[source])
     share = f"{percent(tokens[first] / total)} of {count(total)} prompt tokens in {facts.window}"
-    text = f"{capital(_SOURCE_WORDS[first])}: {share}"
-    return f"{text}; {rest}." if rest else f"{text}.", "look" if first == "prefill" else "good"
+    text = f"{capital(_SOURCE_WORDS[first])}: {share}{f'; {rest}' if rest else ''}.{_resumed(facts)}"
+    return text, "look" if first == "prefill" else "good"
+
+
+def _resumed(facts: Situation) -> str:
+    """A snapshot stands for no token of its own, but without one a window is run again."""
+    requests, resumed = facts.grew("requests"), facts.grew("resumes.snapshot")
+    return f" {percent(resumed / requests)} of requests resumed with a snapshot from DRAM." if resumed else ""
 
 
 def why_missed(facts: Situation) -> tuple[str, Level]:
@@ -117,8 +129,12 @@ def _of_cause(facts: Situation, cause: tuple[str, str], share: float) -> Finding
         level = "look"
     if reason == "corrupt":
         level = "bad"
-    if reason == "tier_down":
-        level = "look" if _serves(facts, kind) else "bad"
+    if _is_unknown(facts, cause):
+        return None
+    if reason in _WENT and _is_over(facts, kind, reason):
+        level = "look"
+    elif reason == "tier_down":
+        level = "bad"
     title, advice = _advice(facts, cause)
     return Finding(level, "misses", title, f"{percent(share)} of prompt tokens were run for it.", advice)
 
@@ -127,21 +143,14 @@ def _advice(facts: Situation, cause: tuple[str, str]) -> tuple[str, str]:
     """The title of a cause, and what to do."""
     kind, reason = cause
     tier, group = ("ssd", "store") if kind == "block" else ("dram", "pool")
-    what, room = ("Blocks", "store.budget_bytes") if kind == "block" else ("Snapshots", _pool_setting(facts))
+    what = "Blocks" if kind == "block" else "Snapshots"
     if kind == "none":
         return (
             "Engines do not use what is there",
             "See whether they run cold after failed fetches, set a byte limit, or take exact KV only.",
         )
-    if reason == "tier_down":
-        serves = _serves(facts, kind)
-        when = "were out of reach for a while, and the tier serves again" if serves else "are out of reach"
-        return (
-            f"{what} {when}",
-            "See health, and the tier's own log."
-            if not serves
-            else "What was lost meanwhile is stored again when it is run again.",
-        )
+    if reason in _WENT and _is_over(facts, kind, reason):
+        return f"{what} were {_WENT[reason]}", OVER
     if reason == "expired":
         life = facts.now.get(f"ttl.{tier}", 0.0)
         return (
@@ -159,8 +168,9 @@ def _advice(facts: Situation, cause: tuple[str, str]) -> tuple[str, str]:
             "Store one at the last full block of the prompt and of the finished turn: unaligned ones are never found.",
         )
     return {
-        "evicted": (f"{what} are evicted before their time", f"Raise {room}, or shorten {group}.ttl_seconds."),
-        "refused": (f"{what} are refused for want of room", f"Raise {room}, or shorten {group}.ttl_seconds."),
+        "tier_down": (f"{what} are out of reach", "See health, and the tier's own log."),
+        "evicted": (f"{what} are evicted before their time", _more_room(facts, kind)),
+        "refused": (f"{what} are refused for want of room", _more_room(facts, kind)),
         "corrupt": (f"{what} are damaged", "See KvshelfCorruption in docs/runbook.md, and run kvshelf scrub."),
     }[reason]  # fmt: skip
 
@@ -170,21 +180,36 @@ def _serves(facts: Situation, kind: str) -> bool:
     return facts.now.get("up.ssd" if kind == "block" else "up.dram", 1.0) >= 1
 
 
-def _pool_setting(facts: Situation) -> str:
-    return "maxmemory of its Redis" if facts.pool_is_redis else "pool.budget_bytes"
+def _is_unknown(facts: Situation, cause: tuple[str, str]) -> bool:
+    """Of a tier that does not answer nobody knows whether it has room."""
+    kind, reason = cause
+    return reason in ("evicted", "refused") and not _serves(facts, kind)
+
+
+def _is_over(facts: Situation, kind: str, reason: str) -> bool:
+    """Whether what a tier lacked in the window, it lacks no more."""
+    if reason == "tier_down":
+        return _serves(facts, kind)
+    return space.has_room(facts) if kind == "block" else of_pool.has_room(facts)
+
+
+def _more_room(facts: Situation, kind: str) -> str:
+    return space.more_room(facts) if kind == "block" else of_pool.more_room(facts)
 
 
 def _of_replays(facts: Situation, missed: dict[tuple[str, str], float]) -> Iterator[Finding]:
-    """A replay costs few tokens, so many of them are told apart from the tokens."""
+    """A replay costs few tokens, so the cause of many is judged by its share of those run for want of a snapshot."""
     requests = facts.grew("requests")
     replays = facts.grew("resumes.bounded_replay") + facts.grew("resumes.exact_rebuild")
-    lost = {cause: tokens for cause, tokens in missed.items() if cause[0] == "snapshot" and cause[1] in _LOST_SNAPSHOTS}
-    if requests < _REQUESTS_TO_JUDGE or replays / requests < _REPLAYING_TO_LOOK or not lost:
-        return
-    if sum(lost.values()) < missed.get(("snapshot", "never_stored"), 0.0):
+    of_snapshots = {cause: tokens for cause, tokens in missed.items() if cause[0] == "snapshot"}
+    lost = {cause: tokens for cause, tokens in of_snapshots.items() if cause[1] in _LOST_SNAPSHOTS}
+    if requests < _REQUESTS_TO_JUDGE or not lost:
         return
     cause = max(lost, key=lambda cause: lost[cause])
+    share = lost[cause] / sum(of_snapshots.values())
+    if share * replays / requests < _REPLAYING_TO_LOOK or _is_unknown(facts, cause):
+        return
     title, advice = _advice(facts, cause)
     level: Level = "bad" if cause[1] == "tier_down" and not _serves(facts, "snapshot") else "look"
-    evidence = f"{percent(replays / requests)} of requests ran a window again for want of one."
-    yield Finding(level, "misses", title, evidence, advice)
+    evidence = f"{percent(share)} of the tokens that were run for want of a snapshot; {percent(replays / requests)} of"
+    yield Finding(level, "misses", title, f"{evidence} requests ran some.", advice)

@@ -1,6 +1,7 @@
 """The facts that findings and answers stand on: what happened in a window of time, and how it is now."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from service.access import ANYBODY
@@ -16,17 +17,36 @@ WINDOW_SECONDS = 600.0
 """How far back findings look, as long as anybody asked in that time; else as far as there are samples."""
 
 
-class Shelf(NamedTuple):
-    """A shelf: its state now, and in the window what went for want of room and the largest part that was in use.
+_FULL = 0.7
+"""Of its budget a pool has in use, with one snapshot more, when what goes does so for want of room."""
 
+
+class Shelf(NamedTuple):
+    """A shelf: its state now and when the window began.
+
+    ``crowded_out`` are the records that went while it was full: a Redis that is restarted or emptied loses some, too.
     ``snapshot_bytes`` is the largest snapshot of the namespaces that are kept on it, of all shards.
     """
 
     state: ShelfState
-    evicted: int
-    refused: int
-    peak_share: float
+    before: ShelfState
+    crowded_out: int
     snapshot_bytes: int = 0
+
+    @property
+    def evicted(self) -> int:
+        """The records that went before their time in the window."""
+        return self.state.evicted_records - self.before.evicted_records
+
+    @property
+    def refused(self) -> int:
+        """The records that were refused in the window."""
+        return self.state.refused_records - self.before.refused_records
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has no room for a snapshot now."""
+        return _is_full(self.state, self.snapshot_bytes)
 
     @property
     def name(self) -> str:
@@ -103,24 +123,30 @@ def _asked(one: Kept) -> float:
 
 
 def _shelves(parts: Parts, in_window: Sequence[Kept]) -> list[Shelf]:
-    before = {state.key: state for state in in_window[0].shelves}
-    peaks: dict[tuple[str, str], float] = {}
-    for one in in_window:
-        for state in one.shelves:
-            if state.budget_bytes:
-                peaks[state.key] = max(peaks.get(state.key, 0.0), state.used_bytes / state.budget_bytes)
     own = {state.tenant for state in in_window[-1].shelves if state.tier == "dram"}
     largest: dict[str, int] = {}
     for namespace in parts.namespaces.list(ANYBODY):
         tenant = namespace.spec.tenant if namespace.spec.tenant in own else ""
         largest[tenant] = max(largest.get(tenant, 0), namespace.shard_snapshot_bytes * namespace.shards)
     return [
-        Shelf(
-            state,
-            state.evicted_records - (before[state.key].evicted_records if state.key in before else 0),
-            state.refused_records - (before[state.key].refused_records if state.key in before else 0),
-            peaks.get(state.key, 0.0),
-            largest.get(state.tenant, 0) if state.tier == "dram" else 0,
+        _shelf(
+            [state for one in in_window for state in one.shelves if state.key == last.key],
+            largest.get(last.tenant, 0) if last.tier == "dram" else 0,
         )
-        for state in in_window[-1].shelves
+        for last in in_window[-1].shelves
     ]
+
+
+def _shelf(states: Sequence[ShelfState], snapshot_bytes: int) -> Shelf:
+    """A Redis that evicts tells nobody: what is found missing after it was given more room went before that."""
+    was_raised = 0 < states[0].budget_bytes < states[-1].budget_bytes
+    crowded_out = sum(
+        after.evicted_records - before.evicted_records
+        for before, after in pairwise(states)
+        if was_raised or _is_full(after, snapshot_bytes)
+    )
+    return Shelf(states[-1], states[0], crowded_out, snapshot_bytes)
+
+
+def _is_full(state: ShelfState, snapshot_bytes: int) -> bool:
+    return 0 < _FULL * state.budget_bytes <= state.used_bytes + snapshot_bytes

@@ -15,6 +15,11 @@ def count(value: float) -> str:
     return _scaled(value, {"billion": 1e9, "million": 1e6, "thousand": 1e3})
 
 
+def many(value: float, noun: str) -> str:
+    """So many of something."""
+    return f"{count(value)} {noun}{'' if value == 1 else 's'}"
+
+
 def size(value: float) -> str:
     """Of bytes."""
     steps = {"TiB": 2.0**40, "GiB": 2.0**30, "MiB": 2.0**20, "KiB": 2.0**10, "B": 1.0}

@@ -78,7 +78,7 @@ class Medium:
 
     def write_failed(self, error: Exception) -> None:
         """A write, a sync or a commit failed."""
-        if is_no_space(error):
+        if is_no_space(error) or self._is_cut_short(error):
             self.no_space()
             return
         if self.unwritable is None:
@@ -99,11 +99,9 @@ class Medium:
 
     def look_for_space(self) -> None:
         """Ask a file system that was full whether it still is. Raises OSError."""
-        if self.is_full:
-            free = os.statvfs(self._directory)
-            if free.f_bavail * free.f_frsize >= self._spare_bytes:
-                self.is_full = False
-                self.notice("space_again", directory=str(self._directory))
+        if self.is_full and not self._has_no_space():
+            self.is_full = False
+            self.notice("space_again", directory=str(self._directory))
 
     def trouble(self) -> str | None:
         """What is wrong; None where nothing is."""
@@ -124,6 +122,18 @@ class Medium:
                 f" ({self._last_bad_read}): those records were dropped"
             )
         return "; ".join(told) or None
+
+    def _is_cut_short(self, error: Exception) -> bool:
+        """Whether an error of LMDB is a write that a full file system cut short: LMDB calls that an I/O error."""
+        try:
+            return isinstance(error, lmdb.Error) and self._has_no_space()
+        except OSError:
+            return False
+
+    def _has_no_space(self) -> bool:
+        """Asked of the file system. Raises OSError."""
+        free = os.statvfs(self._directory)
+        return free.f_bavail * free.f_frsize < self._spare_bytes
 
     def _cannot_read(self, why: str) -> None:
         if self.unreadable is None:

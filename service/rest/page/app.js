@@ -104,7 +104,7 @@ function showPlots(all) {
   if (!times.length) return;
   draw(page.tokens, times, SOURCES.map((name) => ({ name, colour: colour(`--${name}`), values: rates(all, `tokens.${name}`) })),
     { stacked: true, format: count, title: "prompt tokens a second by source" });
-  draw(page.resumes, times, Object.entries(MODES).map(([name, tone]) => ({ name: words(name), colour: colour(tone), values: rates(all, `resumes.${name}`) })),
+  draw(page.resumes, times, Object.entries(MODES).map(([name, tone]) => ({ name: name === "snapshot" ? "snapshot from DRAM" : words(name), colour: colour(tone), values: rates(all, `resumes.${name}`) })),
     { stacked: true, format: count, title: "requests a second by how they resumed" });
   draw(page.used, all.map((one) => one.at), Object.keys(TIERS).map((tier) => ({ name: TIERS[tier], colour: colour(`--${tier}`), values: all.map((one) => share(one, tier)) })),
     { format: (value) => percent(value), title: "part of each budget that is filled", full: 1 });
@@ -156,7 +156,8 @@ function showSpace(answer, now) {
 function showLife(grown, now) {
   const rows = [];
   for (const [tier, label] of Object.entries(TIERS)) {
-    const life = now.of(`ttl.${tier}`), age = quantile(grown, `age.${tier}.`, 0.95);
+    // A quantile is a bucket's edge, and nothing is used again after its TTL.
+    const life = now.of(`ttl.${tier}`), edge = quantile(grown, `age.${tier}.`, 0.95), age = edge === null ? null : Math.min(edge, life);
     const cut = now.of("retention") < life;
     if (tier === "ssd") rows.push({ label: "SSD: kept", share: cut ? now.of("retention") / life : 1, colour: colour(cut ? "--bad" : "--ssd"),
       text: cut ? `${span(now.of("retention"))} of ${span(life)}: the oldest had to go` : `nothing had to go before its TTL of ${span(life)}` });

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from service.overview.answers import answers, findings
-from service.overview.situation import situation
+from service.overview.growth import growth
+from service.overview.situation import Situation, situation
+from service.overview.space import space_of
 from tests.support.node import BLOCK, Node
 
 MIB = 1 << 20
@@ -98,7 +100,8 @@ def test_a_pool_that_is_smaller_than_a_snapshot(make_node: MakeNode) -> None:
         for number in range(12):
             node.turn(f"{number}", 2, namespace=large)
     assert titles(node)["The pool holds no snapshot"] == "bad"
-    assert "24 were refused" in answer(node, POOL)
+    assert "24 snapshots refused" in answer(node, POOL)
+    assert not any("ttl_seconds" in one["advice"] for one in node.overview()["findings"])
     assert node.overview()["answers"][POOL]["answer"].startswith("Yes")
     assert "snapshots that are refused" in answer(node, MISSES)
     assert "no session stopped" not in answer(node, MISSES)
@@ -151,7 +154,7 @@ def test_a_tenants_own_budget_is_named(make_node: MakeNode, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("free_bytes", "level", "said"),
     [
-        (2 * MIB, "bad", "The file system is full now"),
+        (2 * MIB, "look", "the file system is full in"),
         (100 * MIB, "look", "the file system is full in"),
         (100 * 1024 * MIB, "good", "does not|Not at this|budget of"),
     ],
@@ -169,7 +172,83 @@ def test_a_file_system_smaller_than_the_budget(make_node: MakeNode, free_bytes: 
     assert re.search(said, given.answer)
     assert not any("Raise store.budget_bytes" in one.advice for one in found)
     if level != "good":
-        assert any("lower store.budget_bytes" in one.advice for one in found)
+        assert any("Lower store.budget_bytes" in one.advice for one in found)
+
+
+def on_small_disk(node: Node, whole_bytes: float, free_bytes: float) -> Situation:
+    """The facts, as if the file system were that small."""
+    facts = situation(node.parts, node.history.after(0), node.history.now())
+    return facts._replace(now={**facts.now, "disk_free": free_bytes, "disk_size": whole_bytes})
+
+
+def test_the_budget_that_is_advised_is_not_complained_about(make_node: MakeNode) -> None:
+    node = make_node()
+    node.turn("one", 20)
+    facts = on_small_disk(node, 300.0 * MIB, 200.0 * MIB)
+    ssd = next(shelf for shelf in facts.shelves if shelf.state.tier == "ssd")
+    advised = ssd._replace(state=ssd.state._replace(budget_bytes=int(space_of(facts).budget_that_fits)))
+    assert [one.level for one in findings(facts) if one.topic == "disk"] == ["look"]
+    assert not [one for one in findings(facts._replace(shelves=[advised])) if one.topic == "disk"]
+
+
+@pytest.mark.parametrize("budget_mib", [64, 1024])
+def test_a_full_file_system_is_not_blamed_on_the_budget(make_node: MakeNode, budget_mib: int) -> None:
+    node = make_node(store={"budget_bytes": budget_mib * MIB})
+    for number in range(12):
+        node.turn(f"{number}", 100)
+    node.parts.metrics.missed_tokens.labels("block", "evicted").inc(1e6)
+    node.parts.metrics.prompt_tokens.labels("prefill").inc(1e6)
+    full = [
+        shelf._replace(state=shelf.state._replace(refused_records=40)) for shelf in on_small_disk(node, 0, 0).shelves
+    ]
+    facts = on_small_disk(node, 300.0 * MIB, 0.0)._replace(shelves=full)
+    found = [one for one in findings(facts) if one.topic in ("disk", "misses")]
+    assert not any("Raise store.budget_bytes" in one.advice or "to evict" in one.advice for one in found)
+    title = "of others' files" if budget_mib == 64 else "before the budget is"
+    assert [one.level for one in found if title in one.title] == ["bad"]
+    assert answers(facts, found)[DISK].answer.startswith("The file system is full now")
+    freed = findings(facts._replace(now={**facts.now, "disk_free": 280.0 * MIB}))
+    assert [one.level for one in freed if one.topic == "disk" and "was short of room" in one.title] == ["look"]
+    assert not any(one.level == "bad" for one in freed)
+
+
+def test_the_forecast_is_of_what_others_write_too(make_node: MakeNode) -> None:
+    node = make_node(store={"budget_bytes": 64 * MIB})
+    for number in range(12):
+        node.turn(f"{number}", 20)
+        node.wait(10)
+    kept = node.history.after(0)
+    free = [500.0 * MIB - 30 * MIB * place for place in range(len(kept))]
+    shared = [one._replace(sample={**one.sample, "disk_free": left}) for one, left in zip(kept, free, strict=True)]
+    assert growth(shared).others == pytest.approx(3 * MIB, rel=0.1)
+    facts = on_small_disk(node, 600.0 * MIB, free[-1])._replace(growth=growth(shared))
+    found = findings(facts)
+    assert "the file system is full in" in answers(facts, found)[DISK].answer
+    assert any("will be full in 47 s" in one.title and "Free space" in one.advice for one in found)
+    at_once = [
+        one._replace(sample={**one.sample, "disk_free": min(free[0], free[0] * (12 - place))})
+        for place, one in enumerate(kept)
+    ]
+    assert growth(at_once).others == 0
+
+
+def test_a_budget_that_will_hold_blocks_for_long_enough_may_fill(make_node: MakeNode) -> None:
+    node = make_node(store={"budget_bytes": 1024 * MIB, "ttl_seconds": 86_400.0})
+    for number in range(12):
+        node.turn(f"{number}", 12)
+        node.wait(10)
+    assert not any("full" in title for title in titles(node))
+    assert "full in" in answer(node, DISK)
+
+
+def test_one_of_many_is_no_finding(make_node: MakeNode) -> None:
+    node = make_node()
+    for number in range(12):
+        node.turn("one", 10 + number)
+        node.wait(10)
+    node.parts.metrics.latency.labels("plan").observe(3.0)
+    node.parts.metrics.stores.labels("snapshot", "lost", "tier_down").inc()
+    assert titles(node) == {}
 
 
 def test_a_snapshot_of_which_few_fit(make_node: MakeNode) -> None:
@@ -207,6 +286,18 @@ def test_a_pool_that_was_away_and_is_back(make_node: MakeNode) -> None:
     node.parts.metrics.requests.inc(20)
     assert levels(node)[POOL] != "bad"
     assert titles(node) == {"Snapshots were out of reach for a while, and the tier serves again": "look"}
+
+
+def test_replays_are_blamed_by_tokens(make_node: MakeNode) -> None:
+    node = make_node()
+    metrics = node.parts.metrics
+    metrics.prompt_tokens.labels("ssd").inc(10_000)
+    metrics.requests.inc(20)
+    metrics.resumes.labels("bounded_replay", "true").inc(14)
+    metrics.missed_tokens.labels("snapshot", "expired").inc(48)
+    metrics.missed_tokens.labels("snapshot", "never_stored").inc(52)
+    (found,) = node.overview()["findings"]
+    assert found["evidence"].startswith("48% of the tokens that were run for want of a snapshot; 70% of requests")
 
 
 def test_what_is_stored_is_never_found(make_node: MakeNode) -> None:
