@@ -32,7 +32,7 @@ from tests.support.served import Served
 SESSIONS = 100
 SSD_BYTES, POOL_BYTES = 1 << 30, 256 << 20
 MAX_GROWTH_BYTES = 64 << 20
-"""Of the service from the second fifth of the trial to the last."""
+"""Of the service from the middle of the trial to its end."""
 _BYTES_PER_TOKEN, _BYTES_PER_WINDOW_TOKEN = 128, 64
 _CALL_SECONDS = 60.0
 
@@ -62,10 +62,15 @@ class _Memory:
         self.seen_bytes.append(resident_bytes(self._process, "RssAnon"))
 
     @property
-    def growth_bytes(self) -> int:
-        """From the second fifth, when all is under way, to the last."""
+    def fifths_bytes(self) -> list[float]:
+        """The median of each fifth of the trial."""
         fifth = max(1, len(self.seen_bytes) // 5)
-        return round(median(self.seen_bytes[-fifth:]) - median(self.seen_bytes[fifth : 2 * fifth]))
+        return [median(self.seen_bytes[start * fifth :][:fifth] or [0]) for start in range(5)]
+
+    @property
+    def growth_bytes(self) -> int:
+        """From the middle, when whatever is bounded is full (what is remembered of evicted records, above all)."""
+        return round(self.fifths_bytes[-1] - self.fifths_bytes[2])
 
 
 def run(count: int, seed: int, progress: Progress) -> Summary:
@@ -122,7 +127,8 @@ def _replay(served: Served, trace: Trace, count: int, progress: Progress) -> Sum
         for name, use in sample.tiers.items():
             key = f"most in {name}, MB"
             summary.figures[key] = max(summary.figures.get(key, 0.0), (use.used_bytes or use.live_bytes) / 1e6)
-    summary.figures["memory grown, MB"] = memory.growth_bytes / 1e6
+    for number, size_bytes in enumerate(memory.fifths_bytes, 1):
+        summary.figures[f"memory in fifth {number}, MB"] = size_bytes / 1e6
     summary.figures["memory at the most, MB"] = max(memory.seen_bytes, default=0) / 1e6
     if memory.growth_bytes > MAX_GROWTH_BYTES:
         summary.failures.append(f"memory grew by {memory.growth_bytes} bytes")
