@@ -5,7 +5,7 @@ from tests.load.soak.base import silent
 
 
 def test_a_hundred_sessions_at_once_see_no_error_and_no_wrong_byte_and_memory_is_flat() -> None:
-    summary = load.run(12, 0, silent)
+    summary = load.run(30, 0, silent)
     assert summary.failures == []
     assert summary.tried["requests"] > load.SESSIONS
     assert summary.tried["bytes verified"] > 10 << 20

@@ -88,7 +88,7 @@ def test_the_longest_prompt_keeps_nobody_waiting(
     assert served.http.delete(f"/v1/leases/{asking.result()}").status_code == 200
     assert took < MOST_SECONDS
     assert max(waits) < OTHERS_SECONDS, f"of {len(waits)}"
-    assert len(waits) > 3, "others were answered while it went on, not after it"
+    assert len(waits) > 1, "others were answered while it went on, not after it"
 
 
 def test_a_million_hashes_are_refused_by_the_name_of_the_limit(served: Served, engine: GrpcEngine) -> None:

@@ -31,6 +31,8 @@ from tests.support.served import Served
 
 SESSIONS = 100
 SSD_BYTES, POOL_BYTES = 1 << 30, 256 << 20
+MEMORY_BYTES = 64 << 20
+"""So little that it is used up in the first seconds, and what grows later shows."""
 MAX_GROWTH_BYTES = 64 << 20
 """Of the service from the middle of the trial to its end."""
 _BYTES_PER_TOKEN, _BYTES_PER_WINDOW_TOKEN = 128, 64
@@ -84,6 +86,7 @@ def run(count: int, seed: int, progress: Progress) -> Summary:
             "--redis-url",
             redis.url,
             KVSHELF_STORE__BUDGET_BYTES=str(SSD_BYTES),
+            KVSHELF_STORE__MEMORY_BYTES=str(MEMORY_BYTES),
             # A machine with more to do than it can does not pass for a Redis that is away.
             KVSHELF_POOL__TIMEOUT_SECONDS="10",
             KVSHELF_POOL__REQUEST_SECONDS="60",
