@@ -89,6 +89,7 @@ def _credentials(tls: ServerTls) -> grpc.ServerCredentials:
         return grpc.ssl_server_certificate_configuration([(key, cert)], *authorities)
 
     def renewed() -> grpc.ServerCertificateConfiguration | None:
+        """What to use from now on; None where nothing has changed."""
         nonlocal given
         if tls.files == given:
             return None

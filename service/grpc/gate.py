@@ -67,6 +67,7 @@ class Gate:
 
     def _serve(self, verb: Verb, request_class: type[Message]) -> Callable[[Any, Rpc], Awaitable[None]]:
         async def serve(messages: AsyncIterator[bytes], rpc: Rpc) -> None:
+            """Answer one call: let it in, do it, say what it came to."""
             sent = dict(rpc.invocation_metadata() or ())
             named = ((HEADER, begin_request_id(sent.get(HEADER))),)
             rpc.set_trailing_metadata(named)

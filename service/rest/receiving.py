@@ -109,6 +109,7 @@ class _WireBody:
         """Receive in a thread; returns how many bytes came."""
 
         def step() -> int:
+            """Receive once; where the body was closed meanwhile, let go of the connection."""
             with self._lock:
                 received = receive(*arguments, **keywords)
             if self._is_closed:
