@@ -30,21 +30,14 @@ class AsyncGrpcTransport:
     def __init__(self, url: str, options: TransportOptions) -> None:
         self._channel = Channel(url, options)
         self._max_payload_bytes = options.max_payload_bytes
-        self._places = asyncio.Semaphore(options.max_connections)
         self._threads = ThreadPoolExecutor(options.max_connections, thread_name_prefix="kvshelf-grpc")
 
     async def call(self, request: Request[T], deadline: Deadline) -> T:
         """See :meth:`AsyncTransport.call <kvshelf_client.transport.AsyncTransport.call>`."""
         try:
-            await asyncio.wait_for(self._places.acquire(), deadline.remaining_seconds)
-        except TimeoutError:
-            raise DeadlineError("as many calls as allowed were under way until the time was up") from None
-        try:
             return cast("T", await self._call(request, deadline))
         except grpc.RpcError as error:
             raise error_of(error, self._channel.where) from error
-        finally:
-            self._places.release()
 
     async def _call(self, request: Request[Any], deadline: Deadline) -> Any:
         sent = encode(request)

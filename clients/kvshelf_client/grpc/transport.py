@@ -23,18 +23,13 @@ class GrpcTransport:
     def __init__(self, url: str, options: TransportOptions) -> None:
         self._channel = Channel(url, options)
         self._max_payload_bytes = options.max_payload_bytes
-        self._places = threading.Semaphore(options.max_connections)
 
     def call(self, request: Request[T], deadline: Deadline) -> T:
         """See :meth:`Transport.call <kvshelf_client.transport.Transport.call>`."""
-        if not self._places.acquire(timeout=deadline.remaining_seconds):
-            raise DeadlineError("as many calls as allowed were under way until the time was up")
         try:
             return cast("T", self._call(request, deadline))
         except grpc.RpcError as error:
             raise error_of(error, self._channel.where) from error
-        finally:
-            self._places.release()
 
     def _call(self, request: Request[Any], deadline: Deadline) -> Any:
         if deadline.is_over:  # Many threads may have come at a time: what is too late costs the others nothing.

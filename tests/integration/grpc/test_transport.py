@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from kvshelf_client import requests
+from kvshelf_client import Client, requests
 from kvshelf_client.deadline import Deadline
 from kvshelf_client.errors import AnswerError, DeadlineError, KvshelfError, ServiceError, UnreachableError
 from kvshelf_client.frames import FrameHeader
@@ -20,6 +20,7 @@ from kvshelf_client.requests import NamespaceSpec, StoreRecord
 from kvshelf_client.transport import Transport, TransportOptions, transport_module
 from kvshelf_client.words import Provenance, RecordClass
 from storage.memory import MemoryTier
+from tests.support.client import registered
 from tests.support.engine import BLOCK, PROFILE, tokens
 from tests.support.gated_tier import GatedTier
 from tests.support.live import Live
@@ -158,21 +159,18 @@ def test_calls_beyond_the_bound_wait_their_time(face: Live) -> None:
     assert isinstance(face.parts.blocks, MemoryTier)
     url = face.grpc_url
     assert url is not None
-    transport = transport_module(url).connect(url, TransportOptions(max_connections=1))
-    transport.call(requests.Register("ns", SPEC), Deadline(5))
-    tier = GatedTier.of(face.parts.blocks)
-    tier.gate.clear()
-    first = threading.Thread(
-        target=lambda: transport.call(requests.AskPlan("ns", 1000, "r", tokens(1000)), Deadline(10))
-    )
-    first.start()
-    eventually(lambda: tier.waiting == 1, 5)
-    with pytest.raises(DeadlineError, match="under way"):
-        transport.call(requests.CheckHealth(), Deadline(0.1))
-    tier.gate.set()
-    first.join()
-    assert transport.call(requests.CheckHealth(), Deadline(5)).status == "ok"
-    transport.close()
+    with Client(url, strict=True, max_connections=1) as client:
+        namespace = registered(client, "ns", SPEC)
+        tier = GatedTier.of(face.parts.blocks)
+        tier.gate.clear()
+        first = threading.Thread(target=client.plan, args=(namespace,), kwargs={"tokens": tokens(1000)})
+        first.start()
+        eventually(lambda: tier.waiting == 1, 5)
+        with pytest.raises(DeadlineError, match="under way"):
+            client.stats(budget_seconds=0.1)
+        tier.gate.set()
+        first.join()
+        assert client.health(budget_seconds=5).status == "ok"
 
 
 def test_a_client_that_was_closed_is_told_so(transport: Transport) -> None:
