@@ -155,12 +155,10 @@ class Loader:
             return [error] * len(stretch)
 
     def _read_one(self, place: Place) -> Read:
-        try:
-            image = self._images.take(place.entry.length_bytes)
-            self._files.read(place.spot[0], place.spot[1] * PAGE_BYTES, [image])
-            return self._kept(place.entry, image)
-        except OSError as error:
-            return error
+        payload = self.attempt(*place)
+        if isinstance(payload, memoryview):
+            self._memory.put(place.entry.generation, payload)
+        return payload
 
     def _kept(self, entry: Entry, image: memoryview) -> memoryview | None:
         payload = verified(entry, image)
