@@ -13,7 +13,7 @@ from service.leases.lease import RanPlan
 from service.shelf.finishing import finish
 from storage.clock import ManualClock
 from storage.ssd.format import HEADER_BYTES
-from tests.integration.local.conftest import open_files
+from tests.integration.local.conftest import open_files, segments
 from tests.integration.ssd.test_damage import flip
 from tests.support.live import Live, live
 from tests.support.local import local_parts
@@ -22,14 +22,6 @@ from tests.support.service import register
 from tests.support.shelf import BLOCK, KEYS, fill, payload_of, plan
 
 BLOCKS = RecordClass.BLOCK
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Live]:
-    parts = local_parts(tmp_path, ManualClock())
-    with live(parts, with_local=True) as running:
-        yield running
-    parts.close()
 
 
 @pytest.fixture
@@ -45,10 +37,6 @@ def leased(service: Live, blocks: int = 6, **options: object) -> str:
     fill(service.parts, namespace, BLOCKS, range(blocks))
     bring_in(segments(service))
     return plan(service.parts, namespace, blocks * BLOCK + 200, **options).lease.lease_id  # type: ignore[arg-type]
-
-
-def segments(service: Live) -> Path:
-    return service.parts.settings.store.data_dir / "shelf/segments"
 
 
 def test_blocks_are_where_they_are(service: Live, reader: LocalReader) -> None:

@@ -28,7 +28,7 @@ from service.local.listener import listening
 from service.local.server import LocalServer
 from storage.base import Record
 from storage.clock import ManualClock
-from tests.integration.local.conftest import open_files
+from tests.integration.local.conftest import open_files, segments
 from tests.support.live import Live, live
 from tests.support.local import local_parts
 from tests.support.page_cache import bring_in, drop
@@ -42,22 +42,10 @@ OPTIONS = TransportOptions(connect_seconds=1.0)
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Live]:
-    parts = local_parts(tmp_path, ManualClock())
-    with live(parts, with_local=True) as running:
-        yield running
-    parts.close()
-
-
-@pytest.fixture
 def transport(service: Live) -> Iterator[LocalTransport]:
     made = LocalTransport(HttpTransport(service.url, OPTIONS), OPTIONS)
     yield made
     made.close()
-
-
-def segments(service: Live) -> Path:
-    return service.parts.settings.store.data_dir / "shelf/segments"
 
 
 def leased(service: Live) -> str:

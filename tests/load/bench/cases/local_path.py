@@ -17,9 +17,17 @@ from kvshelf_client.transport import TransportOptions, transport_module
 from tests.load.bench.base import Case, Figures
 from tests.load.bench.measure import milliseconds, rate_gb_s
 from tests.load.bench.sinks import ReusedBuffers
-from tests.load.bench.stage import Stage
+from tests.load.bench.stage import Service, Stage
 from tests.support.client import Buffers, loaded_bytes
 from tests.support.page_cache import bring_in
+
+
+def _prompt_in_cache(stage: Stage, service: Service) -> bytes:
+    """A prompt that was stored, and whose blocks are in the page cache."""
+    tokens = stage.prompt(stage.sizes.blocks)
+    service.client.store(service.namespace, stage.records(service, tokens), durable=False)
+    bring_in(service.data_dir / "segments")
+    return tokens
 
 
 class _LocalCase(Case):
@@ -29,9 +37,7 @@ class _LocalCase(Case):
         """See :meth:`Case.open`."""
         super().open(stage)
         self._service = stage.service()
-        self._tokens = stage.prompt(stage.sizes.blocks)
-        self._service.client.store(self._service.namespace, stage.records(self._service, self._tokens), durable=False)
-        bring_in(self._service.data_dir / "segments")
+        self._tokens = _prompt_in_cache(stage, self._service)
         options = TransportOptions()
         rest = transport_module(self._service.url).connect(self._service.url, options)
         stage.closing.callback(rest.close)
@@ -126,9 +132,7 @@ class LocalFetch(Case):
         """See :meth:`Case.open`."""
         super().open(stage)
         self._service = stage.service()
-        self._tokens = stage.prompt(stage.sizes.blocks)
-        self._service.client.store(self._service.namespace, stage.records(self._service, self._tokens), durable=False)
-        bring_in(self._service.data_dir / "segments")
+        self._tokens = _prompt_in_cache(stage, self._service)
         self._client = Client(self._service.url, strict=True, budget_seconds=10)
         stage.closing.callback(self._client.close)
         self._buffers = Buffers(self._service.namespace)
