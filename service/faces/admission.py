@@ -12,6 +12,8 @@ from service.faces.problems import RETRY_SECONDS, ProblemError
 from service.metrics import Metrics
 from service.settings.limits import LimitSettings
 
+MIN_BYTES_PER_SECOND: Final = 1024
+"""A body that comes, or an answer that is taken, more slowly stands still."""
 ROOM_SECONDS: Final = 2.0
 """How long a body waits for others to be done with. Batches of stores are written in a fraction of it."""
 

@@ -7,13 +7,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from ipaddress import IPv6Address, ip_address
 from stat import S_ISSOCK
-from typing import Final, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote
 
+from service.faces.admission import MIN_BYTES_PER_SECOND
 from service.faces.problems import ProblemError
 
-MIN_BYTES_PER_SECOND: Final = 1024
-"""A store that comes, or a fetch that is taken, more slowly stands still."""
 _DESCRIPTORS = "/dev/fd"
 T = TypeVar("T")
 

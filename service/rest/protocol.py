@@ -3,7 +3,7 @@ are. What is no HTTP gets a problem document too.
 """
 
 import asyncio
-from typing import Any, Final
+from typing import Any
 
 import httptools
 import msgspec
@@ -11,7 +11,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from service.faces.admission import Admission
+from service.faces.admission import MIN_BYTES_PER_SECOND, Admission
 from service.faces.problems import RETRY_SECONDS, ProblemError, problem_document
 from service.request_ids import request_id_of
 from service.rest.ends import Inlet, Outlet
@@ -23,8 +23,6 @@ MAX_HEAD_BYTES = 64 << 10
 """Request line and header fields together. The parser keeps a head in memory until it is whole."""
 MAX_UNWANTED_BYTES = 64 << 20
 """What is still read of a body after its request was answered, so that the client gets to the answer."""
-MIN_BYTES_PER_SECOND: Final = 1024
-"""A body that comes, or an answer that is taken, more slowly stands still."""
 _PHRASES = {
     400: b"Bad Request",
     408: b"Request Timeout",
