@@ -15,19 +15,14 @@ ARENAS = 2
 _YOUNG_OBJECTS = 20_000
 
 
-def tune() -> None:
-    """Let the allocator keep large buffers, and the collector look less often. For the whole process, once."""
-    _keep_buffers()
-    # What lives by now lives as long as the process; what moves bulk makes no cycles.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
+def tune_allocator() -> None:
+    """Let the allocator keep large buffers. For the whole process, before there is a second thread.
 
-
-def _keep_buffers() -> None:
-    """Each fresh large buffer costs a page fault every 4 KiB. Another C library than glibc keeps its own ways."""
+    Each fresh large buffer costs a page fault every 4 KiB. A thread that is there already keeps a part of the heap of
+    its own.
+    """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is None:
+    if mallopt is None:  # Another C library than glibc keeps its own ways.
         return
     for parameter, value in (
         (_M_MMAP_THRESHOLD, KEPT_BUFFER_BYTES),
@@ -36,3 +31,10 @@ def _keep_buffers() -> None:
         (_M_ARENA_MAX, ARENAS),
     ):
         mallopt(parameter, value)
+
+
+def tune_collector() -> None:
+    """Let the collector look less often, and not at what is there by now: that lives as long as the process."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS, 20, 20)

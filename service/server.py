@@ -23,7 +23,7 @@ from service.local.server import LocalServer
 from service.notify import READY, STOPPING, notify
 from service.rest.app import create_app
 from service.rest.protocol import BoundedHttpProtocol
-from service.runtime import tune
+from service.runtime import tune_allocator, tune_collector
 from service.settings import Settings
 from service.shelf.assemble import open_service
 from service.shelf.upkeep import Upkeep
@@ -129,6 +129,7 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
     Raises:
         OSError: the address cannot be bound, the data directory not be opened, or the certificate not be used.
     """
+    tune_allocator()
     os.umask(0o077)  # Whatever is made from here on is for nobody else to read.
     with ExitStack() as stack:
         stop_asked = stack.enter_context(_signals_noted())
@@ -154,7 +155,7 @@ def serve(settings: Settings, clock: Clock, on_ready: Callable[[str, str | None]
             context.local = LocalServer(parts)
             stack.callback(context.local.close)
         grpc = grpc_face(context, tls)
-        tune()
+        tune_collector()
 
         def ready() -> None:
             url, grpc_url = url_of(listener, is_encrypted=settings.tls.is_on), grpc.url if grpc else None
