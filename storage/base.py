@@ -304,6 +304,12 @@ class Tier(ABC):
     def touch(self, ids: Sequence[RecordId]) -> int:
         """Renew the life of the live ones among ``ids``; returns how many those were. Batched: never syncs."""
 
+    def use(self, hold: Hold, start: int, end: int) -> list[Loaded | Miss]:
+        """As ``hold.read``, of a hold of this tier, and as :meth:`touch` of what was read."""
+        found = hold.read(start, end)
+        self.touch([one.entry.id for one in found if isinstance(one, Loaded)])
+        return found
+
     @abstractmethod
     def delete(self, ids: Sequence[RecordId], *, cause: str = "deleted") -> int:
         """Forget records; returns how many were there. Durable in a durable tier. A hold may still read them."""

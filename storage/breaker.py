@@ -23,6 +23,7 @@ from storage.base import (
 from storage.clock import Clock
 
 _Answer = TypeVar("_Answer")
+_Read = Callable[[Hold, int, int], list[Loaded | Miss]]
 
 
 class BreakerTier(Tier):
@@ -100,6 +101,12 @@ class BreakerTier(Tier):
     def touch(self, ids: Sequence[RecordId]) -> int:
         """See :meth:`Tier.touch`."""
         return self._call(ids, lambda: self._tier.touch(ids), lambda: 0, self._is_up_after)
+
+    def use(self, hold: Hold, start: int, end: int) -> list[Loaded | Miss]:
+        """See :meth:`Tier.use`."""
+        if isinstance(hold, _BreakerHold):
+            return hold.read_by(self._tier.use, start, end)
+        return hold.read(start, end)
 
     def delete(self, ids: Sequence[RecordId], *, cause: str = "deleted") -> int:
         """See :meth:`Tier.delete`."""
@@ -182,12 +189,16 @@ class _BreakerHold(Hold):
 
     def read(self, start: int, end: int) -> list[Loaded | Miss]:
         """See :meth:`Hold.read`."""
+        return self.read_by(lambda hold, first, last: hold.read(first, last), start, end)
+
+    def read_by(self, read: _Read, start: int, end: int) -> list[Loaded | Miss]:
+        """As :meth:`read`, by something that reads the tier's own hold."""
         if self._is_released:
             raise ValueError("this hold was released")
         asked = self.entries[start:end]
         return self._call(
             [one for one in asked if isinstance(one, Entry)],
-            lambda: self._hold.read(start, end),
+            lambda: read(self._hold, start, end),
             lambda: [Miss(one.id, MissReason.TIER_DOWN) if isinstance(one, Entry) else one for one in asked],
             lambda results: _is_served(
                 [one for one, held in zip(results, asked, strict=True) if isinstance(held, Entry)]

@@ -226,7 +226,7 @@ def _read_snapshots(parts: Parts, lease: Lease, shards: range) -> list[Payload]:
     if lease.snapshot is None or lease.fell_back:
         return []
     with parts.metrics.tier_latency.labels("dram", "read").time():
-        loaded = lease.snapshot.read(shards.start, shards.stop)
+        loaded = parts.snapshots.use(lease.snapshot, shards.start, shards.stop)
     boundary = lease.primary.plan.load.snapshot_boundary or 0
     key = lease.keys[boundary // lease.namespace.layout.block_tokens - 1]
     frames: list[Payload] = []
@@ -239,7 +239,7 @@ def _read_snapshots(parts: Parts, lease: Lease, shards: range) -> list[Payload]:
             return []
         frames += [_header(FrameKind.SNAPSHOT, key, boundary, found.entry), found.payload]
     parts.metrics.fetched.labels("snapshot", "hit", "none").inc(len(loaded))
-    _use_snapshot(parts, [found.entry for found in loaded if isinstance(found, Loaded)], lease.snapshot)
+    _retire_superseded(parts, [found.entry for found in loaded if isinstance(found, Loaded)], lease.snapshot)
     return frames
 
 
@@ -253,12 +253,11 @@ def _fall_back(parts: Parts, lease: Lease) -> None:
         parts.plans.put((lease.owner, lease.primary.plan_id), primary._replace(ran=primary.ran.either(fallback.ran)))
 
 
-def _use_snapshot(parts: Parts, entries: list[Entry], hold: Hold) -> None:
-    """A use renews the snapshot's life and retires the one it supersedes, unless that is the better one.
+def _retire_superseded(parts: Parts, entries: list[Entry], hold: Hold) -> None:
+    """The use of a snapshot retires the one it supersedes, unless that is the better one.
 
     A snapshot is no better than its worst shard, whichever shards are fetched here.
     """
-    parts.snapshots.touch([entry.id for entry in entries])
     provenance = worst_provenance(hold.entries)
     for entry in entries:
         if entry.supersedes is None or entry.supersedes == entry.id.key:

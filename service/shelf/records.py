@@ -38,12 +38,10 @@ def read(parts: Parts, namespace: Namespace, kind: RecordClass, key: bytes, shar
     tier = tier_of(parts, kind)
     hold = tier.hold([namespace.record_id(key, shard)])
     try:
-        (found,) = hold.read(0, 1)
+        (found,) = tier.use(hold, 0, 1)
     finally:
         hold.release()
-    if isinstance(found, Loaded):
-        tier.touch([found.entry.id])
-    elif found.reason is MissReason.TIER_DOWN:
+    if isinstance(found, Miss) and found.reason is MissReason.TIER_DOWN:
         raise _down(tier)
     return found
 

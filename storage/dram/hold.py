@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 
 from storage.base import Entry, Hold, Loaded, Miss
 
+_Load = Callable[[Sequence[Entry]], list[Loaded | Miss]]
+
 
 class PoolHold(Hold):
     """Remembers what was there, and reads what is there by then.
@@ -11,19 +13,27 @@ class PoolHold(Hold):
     Args:
         entries: the answers of the look-up.
         load: reads records, each at least as good as its entry and of the same length, or a miss.
+        use: reads them likewise, and renews their lives.
     """
 
-    def __init__(self, entries: list[Entry | Miss], load: Callable[[Sequence[Entry]], list[Loaded | Miss]]) -> None:
+    def __init__(self, entries: list[Entry | Miss], load: _Load, use: _Load) -> None:
         self.entries = entries
-        self._load = load
+        self._load, self._use = load, use
         self._is_released = False
 
     def read(self, start: int, end: int) -> list[Loaded | Miss]:
         """See :meth:`Hold.read`."""
+        return self._read(start, end, self._load)
+
+    def use(self, start: int, end: int) -> list[Loaded | Miss]:
+        """See :meth:`Tier.use`."""
+        return self._read(start, end, self._use)
+
+    def _read(self, start: int, end: int, load: _Load) -> list[Loaded | Miss]:
         if self._is_released:
             raise ValueError("this hold was released")
         asked = self.entries[start:end]
-        loaded = iter(self._load([one for one in asked if isinstance(one, Entry)]))
+        loaded = iter(load([one for one in asked if isinstance(one, Entry)]))
         return [next(loaded) if isinstance(one, Entry) else one for one in asked]
 
     def keep(self, start: int, end: int) -> None:

@@ -151,7 +151,7 @@ class RedisTier(Tier):
 
     def hold(self, ids: Sequence[RecordId]) -> Hold:
         """See :meth:`Tier.hold`. Best effort: nothing is held, reads answer a miss for what has gone."""
-        return PoolHold(self.lookup(ids), self._load)
+        return PoolHold(self.lookup(ids), self._load, self._use)
 
     def write(self, records: Sequence[Record], *, durable: bool) -> list[WriteResult]:  # noqa: ARG002 - memory never is
         """See :meth:`Tier.write`. One commit a record: Redis has none for all of them that would be worth its price."""
@@ -178,6 +178,10 @@ class RedisTier(Tier):
         except LinkDownError:
             pass  # what was not renewed lives its old life; the link has told the observer
         return count
+
+    def use(self, hold: Hold, start: int, end: int) -> list[Loaded | Miss]:
+        """See :meth:`Tier.use`. It costs no rounds beyond those of the read."""
+        return hold.use(start, end) if isinstance(hold, PoolHold) else super().use(hold, start, end)
 
     def delete(self, ids: Sequence[RecordId], *, cause: str = "deleted") -> int:
         """See :meth:`Tier.delete`. While Redis is away nothing is deleted, and 0 says so."""
@@ -317,12 +321,20 @@ class RedisTier(Tier):
             heads[record_id] = self._ledger.known(record_id) if isinstance(entry, Entry) else None
         return [(record_id, head) for record_id in ids if (head := heads[record_id]) is not None]
 
-    def _load(self, entries: Sequence[Entry]) -> list[Loaded | Miss]:
+    def _use(self, entries: Sequence[Entry]) -> list[Loaded | Miss]:
+        if not self._link.is_read_only:
+            used = self._load(entries, renews=True)
+            if not self._link.is_read_only:
+                return used
+        # A server that refuses to renew can be read from all the same.
+        return self._load(entries)
+
+    def _load(self, entries: Sequence[Entry], *, renews: bool = False) -> list[Loaded | Miss]:
         loaded: list[Loaded | Miss] = []
         try:
             for batch in _rounds(entries):
                 before = self._clock.monotonic()
-                found = self._values.load([entry.id for entry in batch])
+                found = self._values.load([entry.id for entry in batch], renews=renews)
                 loaded += [self._loaded(entry, one, before) for entry, one in zip(batch, found, strict=True)]
         except LinkDownError:
             loaded += _down([entry.id for entry in entries[len(loaded) :]])

@@ -66,6 +66,7 @@ class Values:
         self._prefix = f"{prefix}{FORMAT_VERSION}:".encode()
         self._ttl_seconds = ttl_seconds
         self._ttl_ms = math.ceil(ttl_seconds * 1000)
+        self._left_after_renewal = {0: _ABSENT_MS, 1: self._ttl_ms}
 
     def key(self, record_id: RecordId) -> bytes:
         """The name of a record's value."""
@@ -84,14 +85,18 @@ class Values:
             for record_id, value, left in zip(ids, replies[::2], replies[1::2], strict=True)
         ]
 
-    def load(self, record_ids: Sequence[RecordId]) -> list[tuple[Seen, Payload] | Trouble]:
-        """Read whole values in one round, and what is in parts one part a round. No payload is verified."""
+    def load(self, record_ids: Sequence[RecordId], *, renews: bool = False) -> list[tuple[Seen, Payload] | Trouble]:
+        """Read whole values in one round, and what is in parts one part a round. No payload is verified.
+
+        ``renews``: they live anew, parts too, in the same rounds.
+        """
         keys = [self.key(record_id) for record_id in record_ids]
         gets: list[Command] = [(b"GET", key) for key in keys]
-        replies = self._link.ask([*gets, *((b"PTTL", key) for key in keys)])
+        replies = self._link.ask([*gets, *(self._renew(key) if renews else (b"PTTL", key) for key in keys)])
+        lefts = [self._left_after_renewal.get(left, left) if renews else left for left in replies[len(keys) :]]
         return [
-            self._payload_of(record_id, value, left)
-            for record_id, value, left in zip(record_ids, replies[: len(keys)], replies[len(keys) :], strict=True)
+            self._payload_of(record_id, value, left, renews=renews)
+            for record_id, value, left in zip(record_ids, replies[: len(keys)], lefts, strict=True)
         ]
 
     def renew(self, records: Sequence[tuple[RecordId, Head]]) -> list[bool]:
@@ -182,8 +187,10 @@ class Values:
         yield (b"PTTL", self.key(record_id))
 
     def _renewal(self, record_id: RecordId, head: Head) -> list[Command]:
-        keys = [self.key(record_id), *self.part_keys(record_id, head)]
-        return [(b"PEXPIRE", key, self._ttl_ms) for key in keys]
+        return [self._renew(key) for key in (self.key(record_id), *self.part_keys(record_id, head))]
+
+    def _renew(self, key: bytes) -> Command:
+        return (b"PEXPIRE", key, self._ttl_ms)
 
     def _set(self, record: Record, head: Head) -> Command:
         packed = pack_head(record.id, head)
@@ -213,7 +220,9 @@ class Values:
             return Trouble.GARBAGE
         return Seen(head, self._ttl_seconds if left_ms == _ENDLESS_MS else left_ms / 1000)
 
-    def _payload_of(self, record_id: RecordId, value: Reply, left_ms: Reply) -> tuple[Seen, Payload] | Trouble:
+    def _payload_of(
+        self, record_id: RecordId, value: Reply, left_ms: Reply, *, renews: bool
+    ) -> tuple[Seen, Payload] | Trouble:
         if value is None:
             return Trouble.ABSENT
         found = self._judge(record_id, value, left_ms)
@@ -224,7 +233,7 @@ class Values:
         payload = bytearray(found.head.length_bytes)
         start = 0
         for key in self.part_keys(record_id, found.head):
-            (part,) = self._link.ask([(b"GET", key)])
+            part, *_ = self._link.ask([(b"GET", key), *([self._renew(key)] if renews else [])])
             if part is AWAY:
                 return Trouble.AWAY
             if not isinstance(part, (bytes, bytearray)) or len(part) != min(

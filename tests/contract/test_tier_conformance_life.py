@@ -3,7 +3,7 @@
 import pytest
 
 from kvshelf_client.words import MissReason
-from storage.base import Tier, WriteOutcome
+from storage.base import Loaded, Miss, Tier, WriteOutcome
 from tests.support.records import REPLAYED, entry_of, fetch, ids_of, look, make_id, make_record, make_records
 from tests.support.tiers import FACTORIES, TTL_SECONDS, TierFactory
 
@@ -47,6 +47,33 @@ def test_neither_a_lookup_nor_a_read_renews(factory: TierFactory, tier: Tier) ->
     assert entry_of(tier, record.id).last_used_at == pytest.approx(before.last_used_at, abs=0.5)
     factory.advance(2)
     assert look(tier, 1) == [MissReason.EXPIRED]
+
+
+def test_a_use_reads_and_renews(factory: TierFactory, tier: Tier) -> None:
+    record = make_record(1)
+    tier.write([record], durable=True)
+    for _ in range(3):
+        factory.advance(TTL_SECONDS - 1)
+        hold = tier.hold([make_id(99), record.id])
+        absent, used = tier.use(hold, 0, 2)
+        hold.release()
+        assert absent == Miss(make_id(99), MissReason.NEVER_STORED)
+        assert isinstance(used, Loaded)
+        assert bytes(used.payload) == record.payload
+    assert entry_of(tier, record.id).last_used_at == pytest.approx(factory.clock.now(), abs=0.5)
+    factory.advance(TTL_SECONDS + 1)
+    assert look(tier, 1) == [MissReason.EXPIRED]
+
+
+def test_a_use_finds_what_is_gone_by_then(factory: TierFactory, tier: Tier) -> None:
+    if factory.holds_are_firm:
+        return
+    tier.write(make_records([1, 2]), durable=True)
+    hold = tier.hold([make_id(1), make_id(2)])
+    tier.delete([make_id(1)])
+    gone, used = tier.use(hold, 0, 2)
+    assert isinstance(gone, Miss)
+    assert isinstance(used, Loaded)
 
 
 def test_a_duplicate_renews(factory: TierFactory, tier: Tier) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from kvshelf_client.circuit import BreakerState
 from kvshelf_client.words import MissReason
-from storage.base import Tier, WriteOutcome
+from storage.base import Loaded, Tier, WriteOutcome
 from storage.breaker import BreakerTier
 from storage.clock import SystemClock
 from storage.dram import RedisTier
@@ -172,6 +172,19 @@ def test_a_frozen_server_is_found_again_by_upkeep_alone(server: RedisServer) -> 
 
     eventually(is_found, seconds=5.0)
     assert look(tier, 1) == [None]
+    tier.close()
+
+
+def test_a_server_that_takes_no_renewals_is_read_from(server: RedisServer) -> None:
+    tier, record = make(server.url), make_record(1)
+    tier.write([record], durable=True)
+    with server.client() as client:
+        client.replicaof("127.0.0.1", "1")
+    for _ in range(2):
+        (used,) = tier.use(tier.hold([record.id]), 0, 1)
+        assert isinstance(used, Loaded)
+        assert bytes(used.payload) == record.payload
+    assert tier.is_up()
     tier.close()
 
 

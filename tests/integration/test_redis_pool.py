@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from kvshelf_client.words import MissReason, Provenance
-from storage.base import Record, WriteOutcome
+from storage.base import Loaded, Record, WriteOutcome
 from storage.clock import ManualClock
 from storage.dram import RedisTier
 from storage.dram.header import HEADER_BYTES
@@ -204,6 +204,18 @@ def test_another_process_renews_all_parts_too(bench: Bench) -> None:
     bench.advance(TTL_SECONDS - 1)
     assert fetch(other, [record.id]) == [record.payload]
     assert look(writer, 1) == [None]
+
+
+def test_a_use_renews_all_parts(bench: Bench) -> None:
+    tier = bench.make(part_bytes=MIB)
+    record = make_record(1, size=2 * MIB + 5)
+    tier.write([record], durable=True)
+    bench.advance(TTL_SECONDS - 1)
+    (used,) = tier.use(tier.hold([record.id]), 0, 1)
+    assert isinstance(used, Loaded)
+    assert bytes(used.payload) == record.payload
+    bench.advance(TTL_SECONDS - 1)
+    assert fetch(tier, [record.id]) == [record.payload]
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
