@@ -34,6 +34,7 @@ def create_app(parts: Parts) -> FastAPI:
     if parts.tracing is not None:
         app.add_middleware(TracedRequests, tracing=parts.tracing)
     app.add_middleware(RequestIds)
+    app.router.routes.insert(0, leases.PLAIN_FETCH)
     strict = [Depends(strict_query)]
     api = (namespaces, plans, leases, stores, records, local, erasures, scrub)
     for module in api:

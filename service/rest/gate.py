@@ -63,7 +63,8 @@ class Gate:
             raise ProblemError(401, str(error), headers=challenge) from None
 
 
-async def _reader(request: Request) -> Principal:
+async def reader(request: Request) -> Principal:
+    """Who asks; a 403 unless they may read."""
     return _with_scope(request, Scope.READ)
 
 
@@ -93,7 +94,7 @@ def _with_scope(request: Request, scope: Scope) -> Principal:
     return principal
 
 
-Reader = Annotated[Principal, Depends(_reader)]
+Reader = Annotated[Principal, Depends(reader)]
 """Who asks; a 403 unless they may read."""
 Writer = Annotated[Principal, Depends(_writer)]
 """Who asks; a 403 unless they may write."""

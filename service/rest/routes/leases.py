@@ -2,14 +2,15 @@
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from kvshelf_client.frames import MEDIA_TYPE
 from service.faces.answers import fallback_json, lease_document, sources_document
 from service.leases.lease import RanPlan
 from service.rest import models
-from service.rest.context import InContext
-from service.rest.gate import Reader
+from service.rest.context import InContext, context_of
+from service.rest.gate import Reader, reader
+from service.rest.plain import PlainRoute
 from service.rest.problems import problem_responses
 from service.rest.sending import BulkResponse
 from service.shelf.fetching import open_fetch
@@ -49,6 +50,14 @@ async def fetch(
         parts.metrics.latency.labels("fetch").observe(parts.clock.monotonic() - started)
 
     return BulkResponse(context, answer, headers, MEDIA_TYPE, sent)
+
+
+async def _fetch_plainly(request: Request) -> BulkResponse:
+    """As :func:`fetch`, without a query."""
+    return await fetch(request.path_params["lease_id"], await context_of(request), await reader(request))
+
+
+PLAIN_FETCH = PlainRoute("/v1/leases/{lease_id}/fetch", _fetch_plainly)
 
 
 @router.post(

@@ -140,6 +140,9 @@ def test_what_is_not_there_is_a_404(http: httpx.Client) -> None:
     problem(http.get("/nowhere"), 404)
     assert http.get("/v1/namespaces/none/plan").headers["allow"] == "POST"
     assert http.post("/v1/namespaces/none").headers["allow"] == "GET, PUT"
+    for method in ("HEAD", "POST"):
+        answer = http.request(method, "/v1/leases/none/fetch")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "GET")
     record = f"/v1/namespaces/none/records/block/{'ab' * 32}"
     assert http.post(record).headers["allow"] == "DELETE, GET, HEAD, PUT"
     assert "openapi.json" in problem(http.get("/v1/namespaces/"), 404)
