@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Protocol
 
 from kvshelf_client.errors import FrameError, HeaderChecksumError
@@ -11,6 +12,7 @@ from service.faces.admission import Admitted
 from service.faces.answers import outcome_document
 from service.faces.context import Context
 from service.faces.problems import ProblemError
+from service.shelf.parts import Parts
 from service.shelf.storing import Outcome, Upload, store
 
 SLACK_BYTES = 64 << 10
@@ -38,7 +40,7 @@ class Intake:
         self._context = context
         self._most = context.parts.settings.limits.max_store_records
         largest = max(namespace.shard_block_bytes, namespace.shard_snapshot_bytes) + SLACK_BYTES
-        self._assembler = FrameAssembler(largest, self._allocate)
+        self._assembler = FrameAssembler(largest, partial(_allocate, context.parts))
         self._arrived: list[Arrival] = []
         self._arrived_bytes = 0
         self.count = 0
@@ -97,10 +99,14 @@ class Intake:
         self._arrived.append(arrival)
         self._arrived_bytes += len(arrival.payload)
 
-    def _allocate(self, header: FrameHeader) -> memoryview:
-        parts = self._context.parts
-        tier = parts.blocks if header.kind is FrameKind.BLOCK else parts.snapshots
-        return tier.allocate(header.length_bytes)
+
+def _allocate(parts: Parts, header: FrameHeader) -> memoryview:
+    """Memory for a payload, of the tier that gets it.
+
+    No method of an intake: its assembler has it, and with the two of them the last payload waited for the collector.
+    """
+    tier = parts.blocks if header.kind is FrameKind.BLOCK else parts.snapshots
+    return tier.allocate(header.length_bytes)
 
 
 class Supply(Protocol):

@@ -123,7 +123,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             return
         super().on_headers_complete()
         if self._wire is not None:
-            self._wire.cycle = self.cycle
+            self._wire.begin(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         """A part of the body; nobody wants that of a refused request, and not without end that of an answered one."""

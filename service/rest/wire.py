@@ -8,6 +8,8 @@ no thread and, after a while, no memory. Where the connection cannot be taken (T
 
 import asyncio
 import os
+import weakref
+from collections.abc import Callable
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
@@ -33,8 +35,15 @@ class Wire:
 
     def __init__(self, protocol: "BoundedHttpProtocol") -> None:
         self._protocol = protocol
-        self.cycle: RequestResponseCycle | None = None
-        """The server's state of this request, once its head is whole."""
+        self._cycle: Callable[[], RequestResponseCycle | None] = lambda: None
+
+    def begin(self, cycle: "RequestResponseCycle") -> None:
+        """The head of the request is whole, and this the server's state of it.
+
+        That has the scope, and the scope has this: with two references that count, all of it would stay in memory until
+        the collector comes.
+        """
+        self._cycle = weakref.ref(cycle)
 
     async def outlet(self) -> Outlet:
         """Take the connection to write to it, until :meth:`finish` or :meth:`abort`. What the server wrote goes first.
@@ -54,7 +63,7 @@ class Wire:
 
         When not all of the body is read, the connection must be closed.
         """
-        cycle, protocol = self.cycle, self._protocol
+        cycle, protocol = self._cycle(), self._protocol
         if cycle is None or not cycle.more_body or cycle.waiting_for_100_continue or cycle.disconnected:
             return None
         protocol.flow.pause_reading()
@@ -71,8 +80,9 @@ class Wire:
     async def finish(self, send: Send) -> None:
         """Say that the whole body was written; the connection is the server's again."""
         self._protocol.taken = None
-        if self.cycle is not None:
-            self.cycle.expected_content_length = 0
+        cycle = self._cycle()
+        if cycle is not None:
+            cycle.expected_content_length = 0
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     def abort(self) -> None:
