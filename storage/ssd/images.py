@@ -18,6 +18,9 @@ from storage.ssd.format import HEADER_BYTES, padded_bytes
 SLAB_BYTES = 4 << 20
 SPARE_BYTES = 16 << 20
 """Memory that nobody uses and is kept all the same."""
+_HUGE_PAGE_BYTES = 2 << 20
+_HUGE_FROM_BYTES = 32 << 10
+"""Smaller records are not bulk: they would take 2 MiB for the first of a size, and gain nothing."""
 
 
 class _Image(ctypes.Array):  # type: ignore[type-arg]
@@ -26,6 +29,7 @@ class _Image(ctypes.Array):  # type: ignore[type-arg]
     _type_ = ctypes.c_ubyte
     _length_ = 0
     length_bytes: int
+    """Of the payload."""
 
 
 class _Slab:
@@ -33,15 +37,18 @@ class _Slab:
 
     def __init__(self, size_bytes: int) -> None:
         count = max(1, SLAB_BYTES // size_bytes)
-        self.memory = mmap.mmap(-1, count * size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        room_bytes = -(-count * size_bytes // _HUGE_PAGE_BYTES) * _HUGE_PAGE_BYTES
+        self.memory = mmap.mmap(-1, room_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if size_bytes >= _HUGE_FROM_BYTES:
+            self.memory.madvise(mmap.MADV_HUGEPAGE)
         self.size_bytes, self.count = size_bytes, count
-        self.kind = _kind(size_bytes)
         self.free = [number * size_bytes for number in range(count)]
 
 
 @functools.lru_cache(maxsize=256)
-def _kind(size_bytes: int) -> type[_Image]:
-    return type("_Image", (_Image,), {"_type_": ctypes.c_ubyte, "_length_": size_bytes})
+def _kind(length_bytes: int) -> type[_Image]:
+    shape = {"_type_": ctypes.c_ubyte, "_length_": padded_bytes(length_bytes), "length_bytes": length_bytes}
+    return type("_Image", (_Image,), shape)
 
 
 class _Lent(weakref.ref):  # type: ignore[type-arg]
@@ -72,7 +79,8 @@ class Images:
 
     def take(self, length_bytes: int) -> memoryview:
         """Memory for a record with a payload of so many bytes, all of it; what it holds is undefined."""
-        size = padded_bytes(length_bytes)
+        kind = _kind(length_bytes)
+        size = kind._length_
         with self._lock:
             self._take_back()
             slabs = self._roomy.setdefault(size, [])
@@ -83,8 +91,7 @@ class Images:
             self._free_bytes -= size
             if not slab.free:
                 slabs.pop()
-        image = slab.kind.from_buffer(slab.memory, offset)
-        image.length_bytes = length_bytes
+        image = kind.from_buffer(slab.memory, offset)
         lent = _Lent(image, self._returned.append)
         lent.slab, lent.offset = slab, offset
         self._lent[id(lent)] = lent

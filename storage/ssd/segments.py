@@ -12,7 +12,7 @@ from storage.ssd.format import PAGE_BYTES, sync_directory
 
 _OPEN_FILES = 256
 _BUFFERS_PER_CALL = 1023
-_BYTES_PER_CALL = 1 << 20
+_BYTES_PER_CALL = 8 << 20
 _SUFFIX = ".seg"
 
 
