@@ -23,6 +23,7 @@ its first byte is sent.
 
 import mmap
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
@@ -38,7 +39,10 @@ HEADER_BYTES = 80
 KEY_BYTES = 32
 PROMISED_BYTES = 2 << 20
 """The most memory an assembler takes on a header's word; a longer payload takes memory as it arrives."""
+AHEAD_BYTES = 1 << 20
+"""What it takes for payloads that are only expected, unless told otherwise."""
 
+_FRAMES_AHEAD = 16
 _MAGIC = b"KVSF"
 _FIELDS = struct.Struct("<4sBBBBHHIQQ32sQ")
 _HEADER_CHECKSUM = struct.Struct("<Q")
@@ -174,7 +178,9 @@ class FrameAssembler:
     """Put frames together from pieces of any size, as they arrive.
 
     Pieces are fed, or they are received straight into where they belong: into :meth:`room`, of which then so much is
-    :meth:`filled`. A payload never takes more memory than has arrived of it, up to ``PROMISED_BYTES``.
+    :meth:`filled`. The frames behind the one that is arriving are expected to be of its kind and length, so that many
+    can be received at once; where they are not, what came is copied to where it belongs. A payload never takes more
+    memory than has arrived of it, up to ``PROMISED_BYTES``, and the expected ones together no more than is allowed.
 
     Args:
         max_payload_bytes: a header that announces more is refused before a byte of memory is taken for it.
@@ -188,11 +194,15 @@ class FrameAssembler:
     ) -> None:
         self._max_payload_bytes = max_payload_bytes
         self._allocate = allocate
-        self._head = memoryview(bytearray(HEADER_BYTES))
+        self._head = _new_head()
         self._header: FrameHeader | None = None
+        self._like: FrameHeader | None = None
+        """The last header: what is expected is like it."""
         self._rest = self._head
         """Where the next byte goes: of the header, or of the payload of ``_header``."""
         self._payload = self._rest[:0]
+        self._expected: deque[memoryview] = deque()
+        """Where the bytes behind those go: payloads and headers in turn, the last one a header."""
 
     @property
     def at_boundary(self) -> bool:
@@ -211,27 +221,57 @@ class FrameAssembler:
             self._rest[: len(part)] = part
             yield from self.filled(len(part))
 
-    def room(self) -> list[memoryview]:
-        """Where the next bytes go, in order: there are some, and they end where it is not known yet what comes next."""
-        return [self._rest] if self._header is None else [self._rest, self._head]
+    def room(self, ahead_bytes: int = AHEAD_BYTES) -> list[memoryview]:
+        """Where the next bytes go, in order: there are some, and they end where it is not known yet what comes next.
+
+        Payloads that are only expected get no more memory than ``ahead_bytes``.
+        """
+        if self._header is not None:
+            self._expect_more(self._header, ahead_bytes)
+        return [self._rest, *self._expected]
 
     def filled(self, count: int) -> Iterator[Arrival]:
         """So many bytes have been put into :meth:`room`: yield each frame that is whole now. Raises as :meth:`feed`."""
+        misplaced = b""
         while count:
             step = min(count, len(self._rest))
             self._rest = self._rest[step:]
             count -= step
-            if not self._rest and self._header is None:
-                self._begin(unpack_header(self._head))
+            if not self._rest and self._header is None and not self._begin(unpack_header(self._head)):
+                misplaced, count = b"".join(self._expected)[:count], 0
+                self._expected.clear()
             if not self._rest and self._header is not None:
                 frame = Arrival(self._header, self._payload)
-                self._header, self._rest = None, self._head
+                self._header = None
+                self._rest = self._head = self._expected.popleft() if self._expected else _new_head()
                 yield frame
+        yield from self.feed(misplaced)
 
-    def _begin(self, header: FrameHeader) -> None:
-        length = header.length_bytes
+    def _begin(self, header: FrameHeader) -> bool:
+        """Whether it is as expected, so that what has come behind it stands where it belongs."""
+        length, like = header.length_bytes, self._like
         if length > self._max_payload_bytes:
             raise FrameError(f"a payload of {length} bytes is over {self._max_payload_bytes} bytes")
-        # Fresh pages are given by the system as they are written to.
-        self._payload = self._allocate(header) if length <= PROMISED_BYTES else memoryview(mmap.mmap(-1, length))
-        self._header, self._rest = header, self._payload
+        is_expected = not self._expected or (
+            like is not None and like.length_bytes == length and like.kind is header.kind
+        )
+        if self._expected and is_expected:
+            self._payload = self._expected.popleft()
+        else:
+            # Fresh pages are given by the system as they are written to.
+            self._payload = self._allocate(header) if length <= PROMISED_BYTES else memoryview(mmap.mmap(-1, length))
+        self._header = self._like = header
+        self._rest = self._payload
+        return is_expected
+
+    def _expect_more(self, header: FrameHeader, ahead_bytes: int) -> None:
+        """Take memory for frames like the one that is arriving."""
+        if not self._expected:
+            self._expected.append(_new_head())
+        most = min(_FRAMES_AHEAD, ahead_bytes // max(1, header.length_bytes))
+        for _ in range(most - len(self._expected) // 2):
+            self._expected += (self._allocate(header), _new_head())
+
+
+def _new_head() -> memoryview:
+    return memoryview(bytearray(HEADER_BYTES))

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Protocol
 
 from kvshelf_client.errors import FrameError, HeaderChecksumError
-from kvshelf_client.frames import HEADER_BYTES, Arrival, FrameAssembler, FrameHeader, FrameKind
+from kvshelf_client.frames import AHEAD_BYTES, HEADER_BYTES, Arrival, FrameAssembler, FrameHeader, FrameKind
 from kvshelf_client.words import MissReason
 from service.faces.admission import Admitted
 from service.faces.answers import outcome_document
@@ -66,7 +66,7 @@ class Intake:
 
     def room(self) -> list[memoryview]:
         """Where the next bytes go. See :meth:`FrameAssembler.room`."""
-        return self._assembler.room()
+        return self._assembler.room(min(AHEAD_BYTES, self.batch_bytes // 2))
 
     def filled(self, count: int) -> None:
         """So many bytes are in :meth:`room`.

@@ -1,5 +1,6 @@
 """Frames survive any cut of their stream, and nothing else is taken for one."""
 
+import random
 import struct
 import tracemalloc
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from kvshelf_client.errors import FrameError
 from kvshelf_client.frames import (
+    AHEAD_BYTES,
     HEADER_BYTES,
     PROMISED_BYTES,
     Arrival,
@@ -195,3 +197,91 @@ def test_long_payloads_come_whole(length: int, size: int) -> None:
     assert [made.header for made in frames] == [header for header, _ in sent]
     assert [bytes(made.payload) for made in frames] == [payload[:length], b"after", payload[:length]]
     assert assembler.at_boundary
+
+
+def received(assembler: FrameAssembler, data: bytes, most_bytes: int) -> list[Arrival]:
+    """What an assembler makes of a stream that is received into its room, at most so many bytes at a time."""
+    arrived: list[Arrival] = []
+    rest = memoryview(data)
+    while rest:
+        count = 0
+        for buffer in assembler.room():
+            part = rest[count : min(count + len(buffer), most_bytes)]
+            buffer[: len(part)] = part
+            count += len(part)
+        arrived += assembler.filled(count)
+        rest = rest[count:]
+    return arrived
+
+
+@pytest.mark.parametrize("most_bytes", [1, 79, 80, 81, 1000, 10_007, 1 << 20])
+def test_frames_of_any_kinds_and_lengths_are_received_into_their_room(most_bytes: int) -> None:
+    rng = random.Random(most_bytes)
+    sent: list[tuple[FrameHeader, bytes]] = []
+    for _ in range(60):
+        kind, length = rng.choice([FrameKind.BLOCK, FrameKind.SNAPSHOT]), rng.choice([0, 1, 300, 300, 4000])
+        for _ in range(rng.choice([1, 1, 2, 20])):
+            sent.append(frame(rng.randbytes(length), kind, end_tokens=len(sent)))
+    data = b"".join(packed for _, packed in sent[: 100 if most_bytes == 1 else None])
+    assembler = FrameAssembler(4000)
+    arrived = received(assembler, data, most_bytes)
+    assert [made.header for made in arrived] == [header for header, _ in sent][: len(arrived)]
+    assert b"".join(pack_header(made.header) + bytes(made.payload) for made in arrived) == data
+    assert assembler.at_boundary
+
+
+def test_frames_alike_are_received_at_once_and_where_they_stay() -> None:
+    given: list[memoryview] = []
+
+    def allocate(header: FrameHeader) -> memoryview:
+        given.append(memoryview(bytearray(header.length_bytes)))
+        return given[-1]
+
+    length = AHEAD_BYTES // 4
+    sent = [frame(bytes([number]) * length, end_tokens=number) for number in range(20)]
+    data = b"".join(packed for _, packed in sent)
+    assembler = FrameAssembler(length, allocate)
+    steps = 0
+    rest = memoryview(data)
+    arrived: list[Arrival] = []
+    while rest:
+        room = assembler.room()
+        assert sum(map(len, room)) <= length + AHEAD_BYTES + 5 * HEADER_BYTES, (
+            "no more is taken for what may never come"
+        )
+        count = 0
+        for buffer in room:
+            part = rest[count : count + len(buffer)]
+            buffer[: len(part)] = part
+            count += len(part)
+        arrived += assembler.filled(count)
+        rest, steps = rest[count:], steps + 1
+    assert steps <= 1 + -(-20 // 5) + 1, "five payloads and their headers at a time"
+    assert [made.payload.obj for made in arrived] == [view.obj for view in given[:20]], "none was copied"
+    assert len(given) <= 24
+
+
+def test_a_bad_header_among_expected_frames_ends_the_assembly_behind_the_good_ones() -> None:
+    sent = [frame(bytes(300), end_tokens=number)[1] for number in range(6)]
+    sent[4] = b"X" + sent[4][1:]
+    assembler, arrived = FrameAssembler(300), list[Arrival]()
+    head, *others = sent
+    arrived += assembler.feed(head[:100])
+    data, count = memoryview(head[100:] + b"".join(others)), 0
+    for buffer in assembler.room():
+        part = data[count : count + len(buffer)]
+        buffer[: len(part)] = part
+        count += len(part)
+    assert count == len(data), "all six are received at once"
+    made = assembler.filled(count)
+    arrived += [next(made) for _ in range(4)]
+    with pytest.raises(FrameError, match="starts with"):
+        next(made)
+    assert [made.header.end_tokens for made in arrived] == [0, 1, 2, 3]
+
+
+def test_longer_payloads_than_expected_are_refused_where_they_are_too_long() -> None:
+    assembler = FrameAssembler(300)
+    data = frame(bytes(200))[1] + frame(bytes(301))[1]
+    with pytest.raises(FrameError, match="301 bytes is over 300"):
+        received(assembler, data, 1 << 20)
