@@ -12,7 +12,7 @@ import grpc
 from grpc.experimental import ChannelOptions
 
 from kvshelf_client.deadline import Deadline
-from kvshelf_client.errors import UnreachableError
+from kvshelf_client.errors import DeadlineError, UnreachableError
 from kvshelf_client.grpc.codec import GrpcRequest
 from kvshelf_client.request_ids import HEADER
 from kvshelf_client.tracing import trace_fields
@@ -72,6 +72,8 @@ class Channel:
 
     def _begin(self, begin: Callable[..., Any], sent: Any, deadline: Deadline, call_id: str) -> Any:
         """Begin a call, with what every call carries."""
+        if deadline.is_over:  # Many may have come at a time: what is too late costs the others nothing.
+            raise DeadlineError("the time was up before the call was begun")
         metadata = (*self._metadata, (HEADER, call_id), *trace_fields())
         try:
             return begin(sent, timeout=deadline.remaining_seconds, metadata=metadata)

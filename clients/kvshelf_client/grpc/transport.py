@@ -32,8 +32,6 @@ class GrpcTransport:
             raise error_of(error, self._channel.where) from error
 
     def _call(self, request: Request[Any], deadline: Deadline) -> Any:
-        if deadline.is_over:  # Many threads may have come at a time: what is too late costs the others nothing.
-            raise DeadlineError("the time was up before the call was begun")
         sent = encode(request)
         if isinstance(request, Fetch):
             return Download(self._channel, request, sent, deadline, self._max_payload_bytes).finish()
