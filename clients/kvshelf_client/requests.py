@@ -134,12 +134,13 @@ class Fetch(Request[None]):
 
 @dataclass(frozen=True, slots=True)
 class Store(Request[StoreResult]):
-    """Keep records. ``supersedes`` is the key of the session's previous snapshot."""
+    """Keep records: frames of ``length_bytes``. ``supersedes`` is the key of the session's previous snapshot."""
 
     verb: ClassVar[str] = "store"
     may_repeat: ClassVar[bool] = False
     namespace: str
     records: Sequence[StoreRecord] = field(repr=False)
+    length_bytes: int
     plan_id: str | None = None
     durable: bool = True
     supersedes: bytes | None = field(default=None, repr=False)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from kvshelf_client.frames import HEADER_BYTES, FrameHeader, FrameKind, check_header, checksum_of, pack_header
+from kvshelf_client.frames import HEADER_BYTES, FrameHeader, FrameKind, checksum_of, pack_header
 from kvshelf_client.requests import StoreRecord
 
 _GATHER_BYTES = 64 * 1024
@@ -22,7 +22,7 @@ def body_length_bytes(records: Iterable[StoreRecord]) -> int:
         if not payload.c_contiguous:
             raise ValueError(f"the payload of {record} is not contiguous")
         length = payload.nbytes
-        check_header(_header(record, length, 0))
+        pack_header(_header(record, length, 0))
         total += HEADER_BYTES + length
     return total
 
@@ -50,12 +50,5 @@ def frame_parts(records: Iterable[StoreRecord]) -> Iterator[bytearray | memoryvi
 
 
 def _header(record: StoreRecord, length_bytes: int, checksum: int) -> FrameHeader:
-    return FrameHeader(
-        FrameKind(record.record_class),
-        record.key,
-        length_bytes,
-        checksum,
-        record.provenance,
-        record.shard,
-        record.end_tokens,
-    )
+    record_class, key, end_tokens, _, provenance, shard = record
+    return FrameHeader(FrameKind(record_class), key, length_bytes, checksum, provenance, shard, end_tokens)

@@ -166,9 +166,8 @@ class Verbs:
         if supersedes is not None:
             check_key(supersedes, "supersedes")
         listed = list(records)
-        body_length_bytes(listed)
         plan_id = None if ran is None else ran.plan_id
-        request = requests.Store(namespace.name, listed, plan_id, durable, supersedes)
+        request = requests.Store(namespace.name, listed, body_length_bytes(listed), plan_id, durable, supersedes)
         return self._store_listed(request, budget)
 
     def _store_listed(self, request: requests.Store, budget: float | None) -> Steps[StoreResult]:

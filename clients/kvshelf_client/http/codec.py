@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 from kvshelf_client import answers, requests
 from kvshelf_client.documents import Document
 from kvshelf_client.frames import MEDIA_TYPE
-from kvshelf_client.upload import body_length_bytes, frame_parts
+from kvshelf_client.upload import frame_parts
 from kvshelf_client.words import RecordClass
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def _store(request: requests.Store) -> HttpRequest:
         _namespace(request.namespace) + "/store" + _query(query),
         _document(answers.store_result_of),
         frame_parts(request.records),
-        body_length_bytes(request.records),
+        request.length_bytes,
         {"content-type": MEDIA_TYPE},
     )
 

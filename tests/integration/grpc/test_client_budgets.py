@@ -12,7 +12,7 @@ import pytest
 from kvshelf_client import requests
 from kvshelf_client.deadline import Deadline
 from kvshelf_client.errors import AnswerError, DeadlineError, KvshelfError
-from kvshelf_client.frames import FrameHeader, FrameKind, checksum_of, pack_header
+from kvshelf_client.frames import HEADER_BYTES, FrameHeader, FrameKind, checksum_of, pack_header
 from kvshelf_client.grpc.chunks import pack_frame_chunk
 from kvshelf_client.requests import NamespaceSpec, Request, StoreRecord
 from kvshelf_client.transport import TransportOptions, transport_module
@@ -29,7 +29,7 @@ THREADS, STORES = 8, 25
 
 def store(payload: Any = bytes(50_000), records: int = 20) -> requests.Store:
     record = StoreRecord(RecordClass.BLOCK, bytes(32), BLOCK, payload, Provenance.EXACT)
-    return requests.Store("ns", [record] * records)
+    return requests.Store("ns", [record] * records, records * (HEADER_BYTES + memoryview(payload).nbytes))
 
 
 def fetch(sink: CollectingSink | None = None) -> requests.Fetch:

@@ -18,6 +18,7 @@ from kvshelf_client.errors import AnswerError, DeadlineError, KvshelfError, Serv
 from kvshelf_client.frames import FrameHeader
 from kvshelf_client.requests import NamespaceSpec, StoreRecord
 from kvshelf_client.transport import Transport, TransportOptions, transport_module
+from kvshelf_client.upload import body_length_bytes
 from kvshelf_client.words import Provenance, RecordClass
 from storage.memory import MemoryTier
 from tests.support.client import registered
@@ -49,7 +50,7 @@ def filled(transport: Transport) -> str:
         )
         for at, key in enumerate(keys)
     ]
-    stored = transport.call(requests.Store("ns", records), Deadline(5))
+    stored = transport.call(requests.Store("ns", records, body_length_bytes(records)), Deadline(5))
     assert stored.counts == {"stored": BLOCKS}
     prompt = tokens((BLOCKS + 2) * BLOCK)
     return transport.call(requests.AskPlan("ns", len(prompt) // 4, "r", prompt), Deadline(5)).lease.lease_id

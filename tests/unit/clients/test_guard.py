@@ -22,7 +22,7 @@ from kvshelf_client.steps import run
 from storage.clock import ManualClock
 
 AWAY = UnreachableError("refused")
-STORE = Store("n", [])
+STORE = Store("n", [], 0)
 
 
 class World:

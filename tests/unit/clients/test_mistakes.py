@@ -135,7 +135,7 @@ def shown_objects() -> list[object]:
         by_tokens.keys and by_tokens,
         Register("n", spec),
         HashTokens("n", SECRET),
-        Store("n", [record], supersedes=SECRET * 6),
+        Store("n", [record], 100, supersedes=SECRET * 6),
         DeleteRecords("n", RecordClass.BLOCK, [SECRET * 6]),
     ]
 
