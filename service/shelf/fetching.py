@@ -16,7 +16,7 @@ from storage.base import Entry, Hold, Loaded, Miss, Payload, RecordId
 BATCH_BYTES = 1 << 20
 """Payload bytes read and sent at a time: smaller costs system calls, larger memory and copies in the kernel."""
 BATCH_RECORDS = 128
-AHEAD_BATCHES = 6
+AHEAD_BATCHES = 10
 """Batches that are read ahead of the one that is being sent: what keeps the disk busy while a client takes bytes."""
 
 

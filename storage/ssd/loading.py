@@ -4,9 +4,11 @@ What was read and verified stays in the tier's memory, within its budget. So rea
 and what is read ahead of a client that has stopped taking it is let go of like everything else.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from threading import Lock
+from itertools import count
+from threading import Condition, Lock, Thread
 from typing import NamedTuple
 
 import xxhash
@@ -15,11 +17,14 @@ from storage.base import Entry, Miss
 from storage.ssd.format import HEADER_BYTES, PAGE_BYTES, RecordHeader, padded_bytes
 from storage.ssd.ids import pack_id
 from storage.ssd.images import Images, payload_in
+from storage.ssd.kernel_reads import KernelReads
 from storage.ssd.memory import PayloadMemory
-from storage.ssd.segments import SegmentFiles
+from storage.ssd.segments import SegmentFiles, SegmentRead
 
+READS_AT_A_TIME = 16
+"""What an NVMe disk needs to be busy, also while what has come is looked at."""
 READERS = 8
-"""Reads under way at a time: what an NVMe disk needs to be busy."""
+"""Threads for reads that the kernel does not take."""
 MOST_AHEAD = 128
 """Records being read at a time, from which on nothing is read ahead."""
 STRETCH_BYTES = 1 << 20
@@ -57,8 +62,34 @@ def verified(entry: Entry, image: memoryview) -> memoryview | None:
     return payload if xxhash.xxh3_64_intdigest(payload) == entry.checksum else None
 
 
+class _Task:
+    """Some stretches that are read for whoever asks, and what has come of them. ``left``: stretches that have not."""
+
+    def __init__(self, stretches: Sequence[Sequence[Place]]) -> None:
+        self.parts = [_Part(self, stretch) for stretch in stretches]
+        self.future: Future[list[Read]] = Future()
+        self.left = len(self.parts)
+
+
+class _Part:
+    """Neighbours, the images they are read into, and what was read."""
+
+    def __init__(self, task: _Task, places: Sequence[Place]) -> None:
+        self.task, self.places = task, places
+        self.images: list[memoryview] = []
+        self.reads: list[Read] = []
+
+    @property
+    def size_bytes(self) -> int:
+        """What is read of them in all."""
+        return sum(image.nbytes for image in self.images)
+
+
 class Loader:
     """Reads records for whoever asks. Thread-safe. The segments of what is loaded are pinned by the caller.
+
+    The kernel does the reads, and one thread takes in what has come. What the kernel does not take, or not whole, is
+    read by threads.
 
     Args:
         files: the segments.
@@ -72,8 +103,16 @@ class Loader:
     ) -> None:
         self._files, self._images, self._memory, self._on_read = files, images, memory, on_read
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="kvshelf-reader")
+        self._reads = KernelReads(READS_AT_A_TIME)
+        self._numbers = count()
+        self._queue = deque[_Part]()
+        self._in_kernel: dict[int, _Part] = {}
         self._lock = Lock()
+        self._has_begun = Condition(self._lock)
+        self._is_closed = False
         self._under_way: dict[_Mark, tuple[Future[list[Read]], int]] = {}
+        self._taker = Thread(target=self._take_in, name="kvshelf-reads", daemon=True)
+        self._taker.start()
 
     def read(self, entry: Entry, spot: Spot) -> memoryview | None:
         """One record's payload, past the memory and not kept there; None when what is there is not that record.
@@ -123,36 +162,83 @@ class Loader:
 
     def close(self) -> None:
         """Wait for what is under way and let the threads go."""
+        with self._lock:
+            self._is_closed = True
+            self._queue.clear()
+            self._has_begun.notify()
+        self._taker.join()
+        self._reads.close()
         self._threads.shutdown(wait=True, cancel_futures=True)
 
     def _begin(self, places: Sequence[Place]) -> list[tuple[Future[list[Read]], int]]:
-        """Have the threads read records, unless they do already; where each one's result will be."""
+        """Have records read, unless they are already; where each one's result will be."""
         with self._lock:
             fresh = {mark: place for place in places if (mark := _mark(place)) not in self._under_way}
-            for task in _tasks([*fresh.values()]):
-                future = self._threads.submit(self._read_all, task)
-                marks = [_mark(place) for stretch in task for place in stretch]
-                self._under_way |= {mark: (future, index) for index, mark in enumerate(marks)}
+            for stretches in _tasks([*fresh.values()]):
+                task = _Task(stretches)
+                marks = [_mark(place) for stretch in stretches for place in stretch]
+                self._under_way |= {mark: (task.future, index) for index, mark in enumerate(marks)}
+                self._queue += task.parts
+            self._begin_some()
             return [self._under_way[_mark(place)] for place in places]
 
-    def _read_all(self, task: Sequence[Sequence[Place]]) -> list[Read]:
-        try:
-            return [read for stretch in task for read in self._read_stretch(stretch)]
-        finally:
-            with self._lock:
-                for stretch in task:
-                    for place in stretch:
-                        del self._under_way[_mark(place)]
+    def _begin_some(self) -> None:
+        """Keep the medium busy. Called with the lock held."""
+        while room := min(READS_AT_A_TIME - len(self._in_kernel), len(self._queue)):
+            wanted: list[SegmentRead] = []
+            for _, number in zip(range(room), self._numbers, strict=False):
+                part = self._queue.popleft()
+                part.images = [self._images.take(place.entry.length_bytes) for place in part.places]
+                segment, page = part.places[0].spot
+                wanted.append(SegmentRead(number, segment, page * PAGE_BYTES, part.images))
+                self._in_kernel[number] = part
+            begun = self._files.begin_reads(self._reads, wanted)
+            for one in wanted[begun:]:
+                self._threads.submit(self._read, self._in_kernel.pop(one.number))
+        self._has_begun.notify()
 
-    def _read_stretch(self, stretch: Sequence[Place]) -> list[Read]:
+    def _take_in(self) -> None:
+        """What the thread does that waits for the kernel."""
+        while True:
+            with self._lock:
+                self._has_begun.wait_for(lambda: self._in_kernel or self._is_closed)
+                if not self._in_kernel:
+                    return
+            ended = self._reads.wait()
+            with self._lock:
+                came = [(self._in_kernel.pop(number), nbytes) for number, nbytes in ended]
+                self._begin_some()
+            for part, nbytes in came:
+                if nbytes == part.size_bytes:
+                    self._settle(part)
+                else:
+                    self._threads.submit(self._read, part)
+
+    def _read(self, part: _Part) -> None:
         """Read neighbours in one go. Where that fails, each is read by itself by whoever needs it."""
-        images = [self._images.take(place.entry.length_bytes) for place in stretch]
-        segment, page = stretch[0].spot
+        segment, page = part.places[0].spot
         try:
-            self._files.read(segment, page * PAGE_BYTES, images)
-            return [self._kept(place.entry, image) for place, image in zip(stretch, images, strict=True)]
+            self._files.read(segment, page * PAGE_BYTES, part.images)
         except OSError as error:
-            return [error] * len(stretch)
+            self._settle(part, error)
+        else:
+            self._settle(part)
+
+    def _settle(self, part: _Part, error: OSError | None = None) -> None:
+        """A part was read, or could not be. What is there is verified, and told once all of its task is."""
+        part.reads = [
+            error or self._kept(place.entry, image) for place, image in zip(part.places, part.images, strict=True)
+        ]
+        part.images = []
+        task = part.task
+        with self._lock:
+            task.left -= 1
+            if task.left:
+                return
+            for one in task.parts:
+                for place in one.places:
+                    del self._under_way[_mark(place)]
+        task.future.set_result([read for one in task.parts for read in one.reads])
 
     def _read_one(self, place: Place) -> Read:
         payload = self.attempt(*place)

@@ -6,9 +6,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from storage.buffers import behind
 from storage.ssd.format import PAGE_BYTES, sync_directory
+from storage.ssd.kernel_reads import KernelRead, KernelReads
 
 _OPEN_FILES = 256
 _BUFFERS_PER_CALL = 1023
@@ -36,6 +38,15 @@ class _File:
     def __del__(self) -> None:
         if hasattr(self, "descriptor"):
             os.close(self.descriptor)
+
+
+class SegmentRead(NamedTuple):
+    """A read that is to be begun: its number, and the images to be filled from an offset of a segment."""
+
+    number: int
+    segment: int
+    offset: int
+    images: Sequence[memoryview]
 
 
 class SegmentFiles:
@@ -112,6 +123,21 @@ class SegmentFiles:
                 return
             offset += done
             left = behind(left, done)
+
+    def begin_reads(self, reads: KernelReads, wanted: Sequence[SegmentRead]) -> int:
+        """As :meth:`read`, of several stretches, but only begun; how many were, the first ones.
+
+        Fewer bytes than images have may come, for whatever reason: then :meth:`read` tells it.
+        """
+        try:
+            files = [self._get(one.segment) for one in wanted]
+        except OSError:
+            return 0
+        begun = [
+            KernelRead(one.number, file.descriptor, one.offset, one.images)
+            for one, file in zip(wanted, files, strict=True)
+        ]
+        return reads.begin(begun)
 
     def bring_into_cache(self, number: int, offset: int, size_bytes: int) -> None:
         """Have the kernel read a stretch into the page cache, for processes that map the file. Raises OSError."""

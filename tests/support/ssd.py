@@ -10,7 +10,8 @@ from storage.base import RecordId, WriteOutcome
 from storage.clock import ManualClock
 from storage.ssd import SsdTier, WhenFull
 from storage.ssd.format import PAGE_BYTES
-from storage.ssd.segments import SegmentFiles
+from storage.ssd.kernel_reads import KernelReads
+from storage.ssd.segments import SegmentFiles, SegmentRead
 from tests.support.observers import RecordingObserver
 from tests.support.records import fetch, make_id, make_records
 
@@ -145,6 +146,10 @@ class FaultySegmentFiles(SegmentFiles):
         if any(segment == number and offset <= place < end for segment, place in self.bad_places):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         super().read(number, offset, images)
+
+    def begin_reads(self, reads: KernelReads, wanted: Sequence[SegmentRead]) -> int:
+        """See :meth:`SegmentFiles.begin_reads`. None: all go through :meth:`read`."""
+        return 0
 
     def write(self, number: int, offset: int, images: Sequence[memoryview]) -> None:
         """See :meth:`SegmentFiles.write`. A failing one has written half of it."""

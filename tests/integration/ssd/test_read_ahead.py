@@ -3,7 +3,7 @@
 import errno
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +14,8 @@ from storage.base import Hold, Loaded
 from storage.ssd import SsdTier
 from storage.ssd.format import PAGE_BYTES
 from storage.ssd.hold import SsdHold
-from storage.ssd.segments import SegmentFiles
+from storage.ssd.kernel_reads import KernelReads
+from storage.ssd.segments import SegmentFiles, SegmentRead
 from tests.support.damage import damage_on_disk
 from tests.support.records import entry_of, fetch, make_id, make_record, make_records, reasons
 from tests.support.ssd import BLOCK_BYTES, HOUR_SECONDS, FaultySegmentFiles, SsdShelf, fill
@@ -37,6 +38,28 @@ class CountingFiles(FaultySegmentFiles):
         self.reads.append(len(images))
         assert self.gate.wait(SOON)
         super().read(number, offset, images)
+
+
+class TakingFiles(SegmentFiles):
+    """Segment files that count what the kernel has taken."""
+
+    begun = 0
+
+    def begin_reads(self, reads: KernelReads, wanted: Sequence[SegmentRead]) -> int:
+        begun = super().begin_reads(reads, wanted)
+        self.begun += sum(len(one.images) for one in wanted[:begun])
+        return begun
+
+
+def taking_files() -> tuple[Callable[[Path], SegmentFiles], list[TakingFiles]]:
+    """Makes such files for a tier, and where they will be."""
+    made: list[TakingFiles] = []
+
+    def make(directory: Path) -> SegmentFiles:
+        made.append(TakingFiles(directory))
+        return made[-1]
+
+    return make, made
 
 
 def cold(shelf: SsdShelf, count: int, memory_bytes: int = MEMORY_BYTES) -> tuple[SsdTier, CountingFiles]:
@@ -199,6 +222,69 @@ def test_a_record_that_is_carried_forward_stays_in_memory_under_its_generation(s
     assert entry_of(tier, make_id(0)).generation == before.generation
     assert fetch(tier, [make_id(0)]) == [make_record(0, size=BLOCK_BYTES).payload]
     assert tier._core.memory.used_bytes < 2 * BLOCK_BYTES, "the expired are gone"
+
+
+def test_many_scattered_records_are_read_by_the_kernel(shelf: SsdShelf) -> None:
+    """More than are under way at a time, one of them damaged, asked for by several at once."""
+    tier = shelf.open()
+    tier.write(make_records(range(100), size=BLOCK_BYTES), durable=True)
+    tier.close()
+    damage_on_disk(shelf.directory, make_id(37), BLOCK_BYTES)
+    files, made = taking_files()
+    tier = shelf.open(memory_bytes=64 << 20, make_files=files)
+    order = [number * 37 % 100 for number in range(100)]
+    holds = [tier.hold([make_id(number) for number in order]) for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        for hold in holds:
+            hold.expect(0, 100)
+        found = list(threads.map(lambda hold: hold.read(0, 100), holds))
+    for results in found:
+        for number, one in zip(order, results, strict=True):
+            assert isinstance(one, Loaded) == (number != 37)
+            assert not isinstance(one, Loaded) or bytes(one.payload) == make_record(number, size=BLOCK_BYTES).payload
+    assert made[0].begun in range(100, 110), "each record once, but the damaged one: nobody keeps that"
+    for hold in holds:
+        hold.release()
+
+
+def test_many_scattered_records_are_read_by_threads_where_the_kernel_takes_none(shelf: SsdShelf) -> None:
+    tier, files = cold(shelf, 100, 64 << 20)
+    hold = tier.hold([make_id(number * 37 % 100) for number in range(100)])
+    hold.expect(0, 100)
+    results = hold.read(0, 100)
+    hold.release()
+    assert {one.entry.id for one in results if isinstance(one, Loaded)} == {make_id(number) for number in range(100)}
+    assert sum(files.reads) == 100
+
+
+def test_a_segment_that_was_cut_short_is_read_as_far_as_it_goes(shelf: SsdShelf) -> None:
+    tier = shelf.open()
+    tier.write(make_records(range(20), size=BLOCK_BYTES), durable=True)
+    tier.close()
+    files, made = taking_files()
+    tier = shelf.open(memory_bytes=MEMORY_BYTES, make_files=files)
+    hold = hold_of(tier, 20)
+    assert isinstance(hold, SsdHold)
+    segment, page = hold._spots[12]
+    path = made[0].path(segment)
+    size_bytes = path.stat().st_size
+    os.truncate(path, (page + 1) * PAGE_BYTES)
+    results = hold.read(0, 20)
+    os.truncate(path, size_bytes)
+    assert are_right(results[:12], 12)
+    assert reasons(results[12:13]) == [MissReason.CORRUPT]
+    assert made[0].begun == 20
+    hold.release()
+
+
+def test_what_is_read_ahead_ends_before_a_tier_is_closed(shelf: SsdShelf) -> None:
+    tier = shelf.open()
+    tier.write(make_records(range(60), size=BLOCK_BYTES), durable=True)
+    tier.close()
+    tier = shelf.open(memory_bytes=64 << 20)
+    hold_of(tier, 60).expect(0, 60)
+    tier.close()
+    assert not [one for one in threading.enumerate() if one.name == "kvshelf-reads"]
 
 
 def test_a_file_system_without_direct_access_will_do(shelf: SsdShelf, monkeypatch: pytest.MonkeyPatch) -> None:
