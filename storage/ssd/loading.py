@@ -69,6 +69,7 @@ class _Task:
         self.parts = [_Part(self, stretch) for stretch in stretches]
         self.future: Future[list[Read]] = Future()
         self.left = len(self.parts)
+        self.problem: Exception | None = None
 
 
 class _Part:
@@ -188,7 +189,11 @@ class Loader:
             wanted: list[SegmentRead] = []
             for _, number in zip(range(room), self._numbers, strict=False):
                 part = self._queue.popleft()
-                part.images = [self._images.take(place.entry.length_bytes) for place in part.places]
+                try:
+                    part.images = [self._images.take(place.entry.length_bytes) for place in part.places]
+                except OSError as error:  # There is no memory.
+                    self._threads.submit(self._settle, part, error)
+                    continue
                 segment, page = part.places[0].spot
                 wanted.append(SegmentRead(number, segment, page * PAGE_BYTES, part.images))
                 self._in_kernel[number] = part
@@ -225,12 +230,16 @@ class Loader:
             self._settle(part)
 
     def _settle(self, part: _Part, error: OSError | None = None) -> None:
-        """A part was read, or could not be. What is there is verified, and told once all of its task is."""
-        part.reads = [
-            error or self._kept(place.entry, image) for place, image in zip(part.places, part.images, strict=True)
-        ]
+        """A part was read, or could not be. What is there is verified, and told once all of its task is.
+
+        Whatever goes wrong here is told too: whoever asked would wait for ever.
+        """
+        task, images = part.task, part.images
+        try:
+            part.reads = [error or self._kept(place.entry, images[at]) for at, place in enumerate(part.places)]
+        except Exception as problem:  # noqa: BLE001
+            task.problem = problem
         part.images = []
-        task = part.task
         with self._lock:
             task.left -= 1
             if task.left:
@@ -238,7 +247,10 @@ class Loader:
             for one in task.parts:
                 for place in one.places:
                     del self._under_way[_mark(place)]
-        task.future.set_result([read for one in task.parts for read in one.reads])
+        if task.problem is not None:
+            task.future.set_exception(task.problem)
+        else:
+            task.future.set_result([read for one in task.parts for read in one.reads])
 
     def _read_one(self, place: Place) -> Read:
         payload = self.attempt(*place)

@@ -17,6 +17,7 @@ from storage.ssd.hold import SsdHold
 from storage.ssd.kernel_reads import KernelReads
 from storage.ssd.segments import SegmentFiles, SegmentRead
 from tests.support.damage import damage_on_disk
+from tests.support.observers import RecordingObserver
 from tests.support.records import entry_of, fetch, make_id, make_record, make_records, reasons
 from tests.support.ssd import BLOCK_BYTES, HOUR_SECONDS, FaultySegmentFiles, SsdShelf, fill
 
@@ -312,3 +313,29 @@ def test_damage_is_found_beneath_a_copy_in_memory(shelf: SsdShelf) -> None:
     assert reasons(hold.reread(0, 3)) == [None, MissReason.CORRUPT, None]
     hold.release()
     assert reasons(tier.lookup([make_id(number) for number in range(3)])) == [None, MissReason.CORRUPT, None]
+
+
+class DeafObserver(RecordingObserver):
+    """An observer that cannot take in what was read, until it hears."""
+
+    hears = False
+
+    def moved(self, tier: str, operation: str, payload_bytes: int) -> None:
+        if operation == "read" and not self.hears:
+            raise RuntimeError("nobody listens")
+        super().moved(tier, operation, payload_bytes)
+
+
+def test_what_goes_wrong_behind_a_read_reaches_who_asked_and_nobody_waits_for_ever(shelf: SsdShelf) -> None:
+    tier = shelf.open()
+    tier.write(make_records(range(20), size=BLOCK_BYTES), durable=True)
+    tier.close()
+    shelf.observer = observer = DeafObserver()
+    tier = shelf.open(memory_bytes=MEMORY_BYTES, make_files=taking_files()[0])
+    hold = hold_of(tier, 20)
+    for _ in range(2):
+        with ThreadPoolExecutor(1) as threads, pytest.raises(RuntimeError, match="nobody listens"):
+            threads.submit(hold.read, 0, 20).result(SOON)
+    observer.hears = True
+    assert are_right(hold.read(0, 20), 20)
+    hold.release()
