@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kvshelf_client import Client
+from kvshelf_client import Client, Plan
 from kvshelf_client.deadline import Deadline
 from kvshelf_client.http.steps import wait
 from kvshelf_client.local.inplace import LocalReader
@@ -22,12 +22,19 @@ from tests.support.client import Buffers, loaded_bytes
 from tests.support.page_cache import bring_in
 
 
-def _prompt_in_cache(stage: Stage, service: Service) -> bytes:
-    """A prompt that was stored, and whose blocks are in the page cache."""
+def _stored_prompt(stage: Stage, service: Service) -> bytes:
+    """A prompt that was stored."""
     tokens = stage.prompt(stage.sizes.blocks)
     service.client.store(service.namespace, stage.records(service, tokens), durable=False)
-    bring_in(service.data_dir / "segments")
     return tokens
+
+
+@contextmanager
+def _leased_in_cache(service: Service, tokens: bytes) -> Iterator[Plan]:
+    """A plan of a prompt whose blocks are in the page cache: other cases may have pushed them out meanwhile."""
+    bring_in(service.data_dir / "segments")
+    with service.leased(tokens) as plan:
+        yield plan
 
 
 class _LocalCase(Case):
@@ -37,7 +44,7 @@ class _LocalCase(Case):
         """See :meth:`Case.open`."""
         super().open(stage)
         self._service = stage.service()
-        self._tokens = _prompt_in_cache(stage, self._service)
+        self._tokens = _stored_prompt(stage, self._service)
         options = TransportOptions()
         rest = transport_module(self._service.url).connect(self._service.url, options)
         stage.closing.callback(rest.close)
@@ -50,7 +57,7 @@ class _LocalCase(Case):
     @contextmanager
     def _leased(self) -> Iterator[str]:
         """A lease of the prompt's blocks."""
-        with self._service.leased(self._tokens) as plan:
+        with _leased_in_cache(self._service, self._tokens) as plan:
             assert plan.lease is not None
             yield plan.lease.lease_id
 
@@ -132,14 +139,14 @@ class LocalFetch(Case):
         """See :meth:`Case.open`."""
         super().open(stage)
         self._service = stage.service()
-        self._tokens = _prompt_in_cache(stage, self._service)
+        self._tokens = _stored_prompt(stage, self._service)
         self._client = Client(self._service.url, strict=True, budget_seconds=10)
         stage.closing.callback(self._client.close)
         self._buffers = Buffers(self._service.namespace)
 
     def run(self) -> Figures:
         """See :meth:`Case.run`."""
-        with self._service.leased(self._tokens) as plan:
+        with _leased_in_cache(self._service, self._tokens) as plan:
             namespace = self._service.namespace
 
             def fetch() -> int:
