@@ -247,10 +247,14 @@ class Loader:
             for one in task.parts:
                 for place in one.places:
                     del self._under_way[_mark(place)]
+        reads = [read for one in task.parts for read in one.reads]
+        # Task and parts name each other: what was read must not wait for the collector with them.
+        task.parts.clear()
+        part.reads = []
         if task.problem is not None:
             task.future.set_exception(task.problem)
         else:
-            task.future.set_result([read for one in task.parts for read in one.reads])
+            task.future.set_result(reads)
 
     def _read_one(self, place: Place) -> Read:
         payload = self.attempt(*place)
