@@ -8,4 +8,9 @@ from fastapi import Response
 
 def json_response(document: Any, status: int = 200) -> Response:
     """A JSON response of plain data."""
-    return Response(msgspec.json.encode(document), status, media_type="application/json")
+    return encoded_response(msgspec.json.encode(document), status)
+
+
+def encoded_response(encoded: bytes, status: int = 200) -> Response:
+    """A response of what is JSON already."""
+    return Response(encoded, status, media_type="application/json")

@@ -6,11 +6,11 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
 
 from kvshelf_client.frames import KEY_BYTES, MEDIA_TYPE
-from service.faces.answers import store_document
+from service.faces.answers import store_json
 from service.faces.uploads import store_stream
 from service.rest import bodies, models
 from service.rest.context import InContext
-from service.rest.encode import json_response
+from service.rest.encode import encoded_response
 from service.rest.gate import Writer
 from service.rest.problems import problem_responses
 from service.rest.receiving import body_of
@@ -62,4 +62,5 @@ async def store_records(
         upload = Upload(namespace, ran, query.durability == "durable", supersedes)
         async with body_of(context, request) as body:
             outcomes = await store_stream(context, request.state.admitted, upload, body)
-        return json_response(store_document(outcomes, plan_known=ran is not None and ran is not UNKNOWN_PLAN))
+        plan_known = ran is not None and ran is not UNKNOWN_PLAN
+        return encoded_response(await context.run(store_json, outcomes, plan_known=plan_known))
