@@ -68,6 +68,7 @@ GOALS = {
     "snapshot_fetch_vs_tcp": Goal(0.25, 0.4),
     "clients32_vs_1": Goal(0.9, 1.0),
     "plan_1m_tokens_ms": Goal(40, 15, at_most=True),
+    "client_overhead_us": Goal(100, 100, at_most=True),
     "lease_256_ms": Goal(1.2, 0.8, at_most=True),
     "server_memory_over_pools_mb": Goal(300, 200, at_most=True),
 }

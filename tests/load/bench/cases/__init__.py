@@ -2,6 +2,7 @@
 
 from tests.load.bench.base import Case
 from tests.load.bench.cases.churn import Churn
+from tests.load.bench.cases.client_overhead import ClientOverhead
 from tests.load.bench.cases.cold_fetch import ColdFetch
 from tests.load.bench.cases.disk import DiskRandom, DiskSequential, DiskWrite
 from tests.load.bench.cases.encryption import Encryption
@@ -30,6 +31,7 @@ REFERENCES: tuple[type[Case], ...] = (
 PEERS: tuple[type[Case], ...] = (RedisMget, LmdbInline, Mooncake, Redhare, LmCache)
 OWN: tuple[type[Case], ...] = (
     HttpFetch,
+    ClientOverhead,
     GrpcFetch,
     LocalLease,
     LocalCopy,
