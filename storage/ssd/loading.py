@@ -63,22 +63,22 @@ def verified(entry: Entry, image: memoryview) -> memoryview | None:
 
 
 class _Task:
-    """Some stretches that are read for whoever asks, and what has come of them. ``left``: stretches that have not."""
+    """Some stretches that are read for whoever asks: what has come of each, and how many are ``left``."""
 
     def __init__(self, stretches: Sequence[Sequence[Place]]) -> None:
-        self.parts = [_Part(self, stretch) for stretch in stretches]
+        self.marks = [_mark(place) for stretch in stretches for place in stretch]
+        self.reads: list[list[Read]] = [[] for _ in stretches]
+        self.left = len(stretches)
         self.future: Future[list[Read]] = Future()
-        self.left = len(self.parts)
         self.problem: Exception | None = None
 
 
 class _Part:
-    """Neighbours, the images they are read into, and what was read."""
+    """Neighbours, which stretch of their task they are, and the images they are read into."""
 
-    def __init__(self, task: _Task, places: Sequence[Place]) -> None:
-        self.task, self.places = task, places
+    def __init__(self, task: _Task, at: int, places: Sequence[Place]) -> None:
+        self.task, self.at, self.places = task, at, places
         self.images: list[memoryview] = []
-        self.reads: list[Read] = []
 
     @property
     def size_bytes(self) -> int:
@@ -177,9 +177,8 @@ class Loader:
             fresh = {mark: place for place in places if (mark := _mark(place)) not in self._under_way}
             for stretches in _tasks([*fresh.values()]):
                 task = _Task(stretches)
-                marks = [_mark(place) for stretch in stretches for place in stretch]
-                self._under_way |= {mark: (task.future, index) for index, mark in enumerate(marks)}
-                self._queue += task.parts
+                self._under_way |= {mark: (task.future, index) for index, mark in enumerate(task.marks)}
+                self._queue += [_Part(task, at, stretch) for at, stretch in enumerate(stretches)]
             self._begin_some()
             return [self._under_way[_mark(place)] for place in places]
 
@@ -204,20 +203,26 @@ class Loader:
 
     def _take_in(self) -> None:
         """What the thread does that waits for the kernel."""
-        while True:
-            with self._lock:
-                self._has_begun.wait_for(lambda: self._in_kernel or self._is_closed)
-                if not self._in_kernel:
-                    return
-            ended = self._reads.wait()
-            with self._lock:
-                came = [(self._in_kernel.pop(number), nbytes) for number, nbytes in ended]
-                self._begin_some()
-            for part, nbytes in came:
-                if nbytes == part.size_bytes:
-                    self._settle(part)
-                else:
-                    self._threads.submit(self._read, part)
+        while self._has_some_in_kernel():
+            self._take_in_ended()
+
+    def _has_some_in_kernel(self) -> bool:
+        """Wait until the kernel has reads; False when it never will again."""
+        with self._lock:
+            self._has_begun.wait_for(lambda: self._in_kernel or self._is_closed)
+            return bool(self._in_kernel)
+
+    def _take_in_ended(self) -> None:
+        """Wait for reads to end, begin others, and settle those. What came is kept by nobody here."""
+        ended = self._reads.wait()
+        with self._lock:
+            came = [(self._in_kernel.pop(number), nbytes) for number, nbytes in ended]
+            self._begin_some()
+        for part, nbytes in came:
+            if nbytes == part.size_bytes:
+                self._settle(part)
+            else:
+                self._threads.submit(self._read, part)
 
     def _read(self, part: _Part) -> None:
         """Read neighbours in one go. Where that fails, each is read by itself by whoever needs it."""
@@ -236,25 +241,19 @@ class Loader:
         """
         task, images = part.task, part.images
         try:
-            part.reads = [error or self._kept(place.entry, images[at]) for at, place in enumerate(part.places)]
+            task.reads[part.at] = [error or self._kept(place.entry, images[at]) for at, place in enumerate(part.places)]
         except Exception as problem:  # noqa: BLE001
             task.problem = problem
-        part.images = []
         with self._lock:
             task.left -= 1
             if task.left:
                 return
-            for one in task.parts:
-                for place in one.places:
-                    del self._under_way[_mark(place)]
-        reads = [read for one in task.parts for read in one.reads]
-        # Task and parts name each other: what was read must not wait for the collector with them.
-        task.parts.clear()
-        part.reads = []
+            for mark in task.marks:
+                del self._under_way[mark]
         if task.problem is not None:
             task.future.set_exception(task.problem)
         else:
-            task.future.set_result(reads)
+            task.future.set_result([read for reads in task.reads for read in reads])
 
     def _read_one(self, place: Place) -> Read:
         payload = self.attempt(*place)
