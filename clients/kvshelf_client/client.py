@@ -175,6 +175,9 @@ class Client(Verbs):
     def _do(self, step: Try | Pause) -> Any:
         if isinstance(step, Pause):
             return sleep(step.seconds)
-        with self._places.taken(step.deadline):
+        self._places.take(step.deadline)
+        try:
             step.begin()
             return self._transport.call(step.request, step.deadline)
+        finally:
+            self._places.give_back()

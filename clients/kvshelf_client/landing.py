@@ -1,6 +1,7 @@
 """Where a fetch lands: each payload in the buffer the caller gives for it, checked, and counted only without a gap."""
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kvshelf_client.answers import Resume
@@ -64,7 +65,6 @@ class Landing:
         self._shard = shard
         self._buffer_of = destination.get if isinstance(destination, Mapping) else destination
         self._resume = plan.resume
-        self._wanted = plan.slots(plan.resume, shard)
         self._good = self._at = 0
         self._miss: MissError | None = None
         self._provenances: list[Provenance | None] = []
@@ -74,7 +74,16 @@ class Landing:
     @property
     def is_needed(self) -> bool:
         """Whether there is anything to fetch."""
-        return bool(self._wanted)
+        load = self._resume.load
+        return load.snapshot_boundary is not None or load.global_end > load.global_start
+
+    @cached_property
+    def _wanted(self) -> list[Slot]:
+        return self._plan.slots(self._resume, self._shard)
+
+    def expect(self) -> None:
+        """See :meth:`Sink.expect <kvshelf_client.transport.Sink.expect>`."""
+        _ = self._wanted, self._plan.keys
 
     @property
     def has_lost_snapshot(self) -> bool:
@@ -125,6 +134,9 @@ class Landing:
     def loaded(self, fault: Fault | None, request_id: str) -> Loaded:
         """What has come of it. ``fault`` is why the transfer ended early, if it did."""
         plan, load = self._plan, self._resume.load
+        if self._good == len(self._wanted) and self._resume is plan.resume:
+            records = [Record(slot, None, found) for slot, found in zip(self._wanted, self._provenances, strict=True)]
+            return Loaded(plan.resume, records, load.snapshot_boundary is not None, load.global_end, fault, request_id)
         snapshots = self._snapshots()
         has_snapshot = snapshots > 0 and self._good >= snapshots
         size, shards = plan.namespace.block_tokens, plan.namespace.shards if self._shard is None else 1

@@ -19,6 +19,10 @@ T = TypeVar("T")
 class Sink(Protocol):
     """Where a fetch goes, frame after frame. For each of them: one ``begin``, the payload, one ``end``."""
 
+    def expect(self) -> None:
+        """Nothing has come yet: what can be made ready is, now that nobody waits for it. It need not be called."""
+        ...
+
     def begin(self, header: FrameHeader) -> memoryview:
         """A header has come. Returns where its payload goes, all ``header.length_bytes`` of it: writable, format ``B``.
 

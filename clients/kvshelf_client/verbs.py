@@ -7,7 +7,6 @@ answers that there is nothing instead, and counts why.
 import logging
 import os
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,7 +20,7 @@ from kvshelf_client.deadline import Deadline, monotonic
 from kvshelf_client.errors import Fault, KvshelfError
 from kvshelf_client.frames import KEY_BYTES, check_key
 from kvshelf_client.guard import Guard, Steps
-from kvshelf_client.landing import Landing, Loaded
+from kvshelf_client.landing import Landing, Loaded, Record
 from kvshelf_client.names import check_name
 from kvshelf_client.options import BUDGET_SECONDS, ClientOptions, check_budget, checked, transport_options
 from kvshelf_client.plans import Plan, cold, plan_of
@@ -137,9 +136,15 @@ class Verbs:
                 raise
             fault = error.fault
         loaded = landing.loaded(fault, call_id)
-        for reason, count in Counter(record.reason or "hit" for record in loaded.records).items():
-            self._counters.add("record", reason, count)
+        self._count_records(loaded.records)
         return loaded
+
+    def _count_records(self, records: Sequence[Record]) -> None:
+        misses = [record.reason for record in records if record.reason is not None]
+        if len(misses) < len(records):
+            self._counters.add("record", "hit", len(records) - len(misses))
+        for reason in misses:
+            self._counters.add("record", reason)
 
     def _fetch(
         self, lease_id: str, landing: Landing, shard: int | None, deadline: Deadline, call_id: str

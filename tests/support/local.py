@@ -47,6 +47,9 @@ class Collector:
     frames: list[Frame] = field(default_factory=list)
     sound: list[bool] = field(default_factory=list)
 
+    def expect(self) -> None:
+        """See :meth:`Sink.expect`: there is nothing to make ready."""
+
     def begin(self, header: FrameHeader) -> memoryview:
         """See :class:`Sink <kvshelf_client.transport.Sink>`."""
         self.frames.append(Frame(header, bytearray(header.length_bytes)))

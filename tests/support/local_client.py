@@ -36,6 +36,9 @@ class Judge:
         self.seen: Counter[str] = Counter()
         self._expected: dict[bytes, bytes] = {}
 
+    def expect(self) -> None:
+        """See :meth:`Sink.expect`: there is nothing to make ready."""
+
     def begin(self, header: FrameHeader) -> memoryview:
         """See :class:`Sink <kvshelf_client.transport.Sink>`."""
         self._header = header

@@ -21,6 +21,9 @@ class CollectingSink:
         self.headers.clear()
         self.payloads.clear()
 
+    def expect(self) -> None:
+        """See :meth:`Sink.expect`: there is nothing to make ready."""
+
     def begin(self, header: FrameHeader) -> memoryview:
         """See :meth:`Sink.begin <kvshelf_client.transport.Sink.begin>`."""
         self.headers.append(header)

@@ -1,6 +1,5 @@
 """One connection: bytes in and out, in steps, into and out of the caller's buffers."""
 
-import select
 from collections.abc import Iterable
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Protocol
@@ -42,28 +41,33 @@ class Channel:
         sock: connected; it is this object's from here on.
         where: what the service is called in errors.
         read_seconds: the longest silence.
+        short_reads_drain: a read of less than there was room for means that nothing more is there.
     """
 
-    def __init__(self, sock: Socket, where: str, read_seconds: float) -> None:
+    def __init__(self, sock: Socket, where: str, read_seconds: float, *, short_reads_drain: bool = True) -> None:
         self.is_clean = False
         self._sock = sock
         self._where = where
         self._read_seconds = read_seconds
         self._deadline = Deadline(0)
-        self._ahead = memoryview(bytearray(MAX_HEAD_BYTES))
+        self._ahead_buffer = bytearray(MAX_HEAD_BYTES)
+        self._ahead = memoryview(self._ahead_buffer)
         self._start = self._end = 0
+        self._short_reads_drain = short_reads_drain
+        self._is_drained = False
         self._stretch_bytes = 0
+        self._readable = Wait(sock.fileno(), to_write=False, seconds=0)
+        self._writable = Wait(sock.fileno(), to_write=True, seconds=0)
 
     def begin(self, deadline: Deadline) -> None:
         """Start a call. It has until ``deadline``."""
         self._deadline = deadline
-        self.is_clean = False
+        self.is_clean, self._is_drained = False, self._short_reads_drain
 
     def is_quiet(self) -> bool:
         """Whether the connection is still open. Between two calls nothing may arrive, the end of the stream neither."""
-        poll = select.poll()
-        poll.register(self._sock.fileno(), select.POLLIN)
-        return self._start == self._end and not poll.poll(0)
+        self._readable.seconds = 0
+        return self._start == self._end and not self._readable.in_thread()
 
     def close(self) -> None:
         """Close it."""
@@ -80,32 +84,39 @@ class Channel:
                 try:
                     count = self._sock.sendmsg(batch)
                 except BlockingIOError:
-                    yield from self._wait(to_write=True)
+                    self._came((yield self._within_time(self._writable)))
                     continue
                 except (BrokenPipeError, ConnectionResetError):
                     return
                 except OSError as error:
                     raise self._broken(error) from error
                 batch = _behind(batch, count)
-                yield from self._rest_after(count)
+                if self._is_long_stretch(count):
+                    yield None
+
+    def _take_ahead(self, view: memoryview) -> int:
+        """Take what has come already; returns how many bytes."""
+        count = min(len(view), self._end - self._start)
+        if count:
+            view[:count] = self._ahead[self._start : self._start + count]
+            self._start += count
+        return count
 
     def fill(self, view: memoryview) -> Steps[None]:
         """Receive exactly as many bytes as ``view`` has, into it."""
         filled = self._take_ahead(view)
         while filled < len(view):
             rest = view[filled:]
-            try:
-                count: int = self._sock.recvmsg_into([rest, self._ahead[:_AHEAD_BYTES]])[0]
-            except BlockingIOError:
-                yield from self._wait(to_write=False)
+            count = self._receive([rest, self._ahead[:_AHEAD_BYTES]], len(rest) + _AHEAD_BYTES)
+            if count is None:
+                self._came((yield self._within_time(self._readable)))
                 continue
-            except OSError as error:
-                raise self._broken(error) from error
             if not count:
                 raise UnreachableError(f"{self._where} hung up {len(view) - filled} bytes too early")
             filled += min(count, len(rest))
             self._start, self._end = 0, max(0, count - len(rest))
-            yield from self._rest_after(count)
+            if self._is_long_stretch(count):
+                yield None
 
     def read_head(self) -> Steps[Head]:
         """Receive the head of a response.
@@ -114,43 +125,52 @@ class Channel:
             AnswerError: it is none, or longer than ``MAX_HEAD_BYTES``.
         """
         self._start = self._end = 0
-        while (found := self._ahead[: self._end].tobytes().find(END)) < 0:
-            if self._end == MAX_HEAD_BYTES:
+        while (found := self._ahead_buffer.find(END, 0, self._end)) < 0:
+            room_bytes = MAX_HEAD_BYTES - self._end
+            if not room_bytes:
                 raise AnswerError(f"the head of an answer is over {MAX_HEAD_BYTES} bytes")
-            try:
-                count: int = self._sock.recvmsg_into([self._ahead[self._end :]])[0]
-            except BlockingIOError:
-                yield from self._wait(to_write=False)
+            count = self._receive([self._ahead[self._end :]], room_bytes)
+            if count is None:
+                self._came((yield self._within_time(self._readable)))
                 continue
-            except OSError as error:
-                raise self._broken(error) from error
             if not count:
                 raise UnreachableError(f"{self._where} hung up before it answered")
             self._end += count
         self._start = found + len(END)
         return parse_head(self._ahead[:found].tobytes())
 
-    def _take_ahead(self, view: memoryview) -> int:
-        count = min(len(view), self._end - self._start)
-        if count:
-            view[:count] = self._ahead[self._start : self._start + count]
-            self._start += count
+    def _receive(self, room: list[memoryview], room_bytes: int) -> int | None:
+        """Receive what is there; returns how many bytes, 0 at the end, None when it must be waited for."""
+        if self._is_drained:  # To be told so would cost as much as to receive.
+            self._is_drained = False
+            return None
+        try:
+            count: int = self._sock.recvmsg_into(room)[0]
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise self._broken(error) from error
+        self._is_drained = self._short_reads_drain and count < room_bytes
         return count
 
-    def _wait(self, *, to_write: bool) -> Steps[None]:
-        seconds = min(self._deadline.remaining_seconds, self._read_seconds)
+    def _within_time(self, wait: Wait) -> Wait:
         self._stretch_bytes = 0
-        if seconds <= 0 or not (yield Wait(self._sock.fileno(), to_write, seconds)):
+        wait.seconds = min(self._deadline.remaining_seconds, self._read_seconds)
+        self._came(wait.seconds > 0)
+        return wait
+
+    def _came(self, is_ready: bool) -> None:
+        if not is_ready:
             raise DeadlineError(f"{self._where} did not answer in time")
 
-    def _rest_after(self, count: int) -> Steps[None]:
-        """Where the other side never makes this one wait, the deadline is to be looked at all the same."""
+    def _is_long_stretch(self, count: int) -> bool:
+        """Whether others may have a turn. Where nothing ever has to be waited for, the deadline is looked at here."""
         self._stretch_bytes += count
-        if self._stretch_bytes >= _STRETCH_BYTES:
-            self._stretch_bytes = 0
-            if self._deadline.is_over:
-                raise DeadlineError(f"{self._where} did not answer in time")
-            yield None
+        if self._stretch_bytes < _STRETCH_BYTES:
+            return False
+        self._stretch_bytes = 0
+        self._came(not self._deadline.is_over)
+        return True
 
     def _broken(self, error: OSError) -> UnreachableError:
         return UnreachableError(f"talking to {self._where} failed: {error.strerror or type(error).__name__}")

@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from kvshelf_client import answers, requests
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 HASHES_MEDIA_TYPE = "application/vnd.kvshelf.hashes.v1"
 CREATED = 201
+_ACCEPT_FRAMES = {"accept": MEDIA_TYPE}
 _JSON, _OCTETS = "application/json", "application/octet-stream"
 
 Decode = Callable[[int, bytes], Any]
 """From a status below 300 and a body to the answer; raises AnswerError."""
 
 
-@dataclass(frozen=True, slots=True)
-class HttpRequest:
+class HttpRequest(NamedTuple):
     """A request as it is sent.
 
     ``body`` is sent part after part, from where it is; ``decode`` is None for a fetch, whose body is frames.
@@ -35,7 +35,7 @@ class HttpRequest:
     decode: Decode | None
     body: Iterable["Buffer"] = ()
     body_bytes: int = 0
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = {}
 
 
 def encode(request: requests.Request[Any]) -> HttpRequest:
@@ -77,8 +77,10 @@ def _plan(request: requests.AskPlan) -> HttpRequest:
 
 
 def _fetch(request: requests.Fetch) -> HttpRequest:
-    query = _query({"shard": request.shard, "fallback": request.fallback or None})
-    return HttpRequest("GET", _lease(request.lease_id) + "/fetch" + query, None, headers={"accept": MEDIA_TYPE})
+    target = _lease(request.lease_id) + "/fetch"
+    if request.shard is not None or request.fallback:
+        target += _query({"shard": request.shard, "fallback": request.fallback or None})
+    return HttpRequest("GET", target, None, headers=_ACCEPT_FRAMES)
 
 
 def _store(request: requests.Store) -> HttpRequest:
@@ -156,7 +158,8 @@ def _namespace(name: str) -> str:
 
 
 def _lease(lease_id: str) -> str:
-    return f"/v1/leases/{quote(lease_id, safe='')}"
+    is_plain = lease_id.isalnum() and lease_id.isascii()
+    return f"/v1/leases/{lease_id if is_plain else quote(lease_id, safe='')}"
 
 
 def _query(values: Mapping[str, object]) -> str:

@@ -66,7 +66,7 @@ def connect(address: Address, deadline: Deadline) -> Steps[socket.socket]:
 def _connect(sock: socket.socket, place: tuple[object, ...], deadline: Deadline) -> Steps[None]:
     code = sock.connect_ex(place)
     if code == errno.EINPROGRESS:
-        if not (yield Wait(sock.fileno(), True, deadline.remaining_seconds)):
+        if not (yield Wait(sock.fileno(), to_write=True, seconds=deadline.remaining_seconds)):
             raise DeadlineError("no connection was made in time")
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if code:
@@ -95,7 +95,7 @@ def _resolve(address: Address, deadline: Deadline) -> Steps[list[tuple[int, int,
 
     with ours:
         threading.Thread(target=look_up, name="kvshelf-resolver", daemon=True).start()
-        if not (yield Wait(ours.fileno(), False, deadline.remaining_seconds)):
+        if not (yield Wait(ours.fileno(), to_write=False, seconds=deadline.remaining_seconds)):
             raise DeadlineError(f"{address.host} was not resolved in time")
     if errors:
         raise UnreachableError(f"{address.host} was not resolved: {errors[0].strerror}")

@@ -62,7 +62,10 @@ class Exchanges:
         channel = self._take_idle() or (yield from self._open(deadline))
         try:
             channel.begin(deadline)
-            yield from channel.send(chain([self._head_of(sent, request.call_id)], sent.body))
+            head_bytes = self._head_of(sent, request.call_id)
+            yield from channel.send(chain([head_bytes], sent.body) if sent.body_bytes else [head_bytes])
+            if isinstance(request, Fetch):
+                request.sink.expect()
             head = yield from channel.read_head()
             if head.status >= 300:
                 raise (yield from _read_problem(channel, head))
@@ -84,13 +87,15 @@ class Exchanges:
             self._idle.pop().close()
 
     def _head_of(self, sent: HttpRequest, call_id: str) -> bytes:
-        named = ((HEADER, call_id), *trace_fields(), *sent.headers.items())
-        fields = "".join(f"{name}: {value}\r\n" for name, value in named)
+        head = f"{sent.method} {self._address.prefix}{sent.target} HTTP/1.1\r\n{self._fixed_fields}"
+        head += f"{HEADER}: {call_id}\r\n"
+        for name, value in sent.headers.items():
+            head += f"{name}: {value}\r\n"
+        for name, value in trace_fields():
+            head += f"{name}: {value}\r\n"
         if sent.method != "GET":
-            fields += f"content-length: {sent.body_bytes}\r\n"
-        return (
-            f"{sent.method} {self._address.prefix}{sent.target} HTTP/1.1\r\n{self._fixed_fields}{fields}\r\n".encode()
-        )
+            head += f"content-length: {sent.body_bytes}\r\n"
+        return f"{head}\r\n".encode()
 
     def _take_idle(self) -> Channel | None:
         if self._is_closed:
@@ -116,7 +121,7 @@ class Exchanges:
         from kvshelf_client.http import tls
 
         secure = yield from tls.shake_hands(sock, self._tls_context, self._address, within)
-        return Channel(secure, self._address.where, self._options.read_seconds)
+        return Channel(secure, self._address.where, self._options.read_seconds, short_reads_drain=False)
 
     def _put_back(self, channel: Channel) -> None:
         if channel.is_clean and not self._is_closed:

@@ -8,17 +8,27 @@ socket and the caller's buffers.
 import math
 import select
 from collections.abc import Generator
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-class Wait(NamedTuple):
-    """Until ``fd`` can be read (or written, with ``to_write``), for at most ``seconds``."""
+class Wait:
+    """Until ``fd`` can be read (or written, with ``to_write``), for at most ``seconds``.
 
-    fd: int
-    to_write: bool
-    seconds: float
+    A connection may keep one and use it again, with other ``seconds``.
+    """
+
+    __slots__ = ("_poll", "fd", "seconds", "to_write")
+
+    def __init__(self, fd: int, *, to_write: bool, seconds: float) -> None:
+        self.fd, self.to_write, self.seconds = fd, to_write, seconds
+        self._poll = select.poll()
+        self._poll.register(fd, select.POLLOUT if to_write else select.POLLIN)
+
+    def in_thread(self) -> bool:
+        """Wait in this thread; returns whether it came true."""
+        return bool(self._poll.poll(math.ceil(self.seconds * 1000)))
 
 
 Steps = Generator[Wait | None, bool, T]
@@ -27,8 +37,4 @@ Steps = Generator[Wait | None, bool, T]
 
 def wait(step: Wait | None) -> bool:
     """Wait in this thread."""
-    if step is None:
-        return True
-    poll = select.poll()
-    poll.register(step.fd, select.POLLOUT if step.to_write else select.POLLIN)
-    return bool(poll.poll(math.ceil(step.seconds * 1000)))
+    return step is None or step.in_thread()

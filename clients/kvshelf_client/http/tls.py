@@ -61,7 +61,7 @@ def shake_hands(sock: socket.socket, context: ssl.SSLContext, address: Address, 
                 to_write = True
             else:
                 return TlsSocket(secure)
-            if not (yield Wait(secure.fileno(), to_write, deadline.remaining_seconds)):
+            if not (yield Wait(secure.fileno(), to_write=to_write, seconds=deadline.remaining_seconds)):
                 raise DeadlineError("no hand-shake was made in time")
     except OSError as error:
         secure.close()

@@ -58,7 +58,7 @@ class Channel:
 
     def wait_for_message(self, seconds: float) -> Steps[bool]:
         """Wait until a message begins; False when the other end hung up, or the time is up."""
-        is_ready = yield Wait(self._sock.fileno(), False, seconds)
+        is_ready = yield Wait(self._sock.fileno(), to_write=False, seconds=seconds)
         return is_ready and bool(self._sock.recv(1, socket.MSG_PEEK))
 
     def send(self, kind: Kind, body: Parts, deadline: Deadline, descriptors: Sequence[int] = ()) -> Steps[None]:
@@ -146,7 +146,8 @@ class Channel:
             return count
 
     def _ready(self, deadline: Deadline, *, to_write: bool = False) -> Steps[None]:
-        if deadline.is_over or not (yield Wait(self._sock.fileno(), to_write, deadline.remaining_seconds)):
+        wait = Wait(self._sock.fileno(), to_write=to_write, seconds=deadline.remaining_seconds)
+        if deadline.is_over or not (yield wait):
             raise TimeoutError("the time is up")
 
 

@@ -1,6 +1,7 @@
 """Time and processor time, as the cases take them."""
 
 import os
+import statistics
 import time
 from collections.abc import Callable
 
@@ -28,6 +29,17 @@ def milliseconds(call: Callable[[], object], seconds: float) -> float:
         elapsed = time.perf_counter() - started
         if elapsed >= seconds:
             return elapsed / count * 1000
+
+
+def median_us(call: Callable[[], object], seconds: float) -> float:
+    """The median time of a call, of as many as there are in so long: what interrupts a few of them is not theirs."""
+    times: list[float] = []
+    started = time.perf_counter()
+    while not times or time.perf_counter() - started < seconds:
+        began = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times) * 1e6
 
 
 def cpu_seconds(process: int | None = None) -> float:

@@ -14,6 +14,9 @@ class ReusedBuffers:
         """Begin at the first buffer again."""
         self._at = 0
 
+    def expect(self) -> None:
+        """See :meth:`Sink.expect`: there is nothing to make ready."""
+
     def begin(self, header: FrameHeader) -> memoryview:
         """See :meth:`Sink.begin <kvshelf_client.transport.Sink.begin>`."""
         assert header.miss is None

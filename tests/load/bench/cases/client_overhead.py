@@ -1,10 +1,11 @@
 """What the shipped client adds to the fetch of one block, over a socket that asks for the same bytes and no more."""
 
 import socket
+import statistics
 from urllib.parse import urlsplit
 
 from tests.load.bench.base import Case, Figures
-from tests.load.bench.measure import milliseconds
+from tests.load.bench.measure import median_us
 from tests.load.bench.sizes import BLOCK_BYTES, BLOCK_TOKENS
 from tests.load.bench.stage import Stage
 
@@ -39,13 +40,13 @@ class ClientOverhead(Case):
             question = f"GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
             assert self._service.fetch(plan) == BLOCK_BYTES
             assert self._exchange(question) > BLOCK_BYTES
-            seconds = self.stage.sizes.seconds / _TURNS / 2
-            added = sum(
-                milliseconds(lambda: self._service.fetch(plan), seconds)
-                - milliseconds(lambda: self._exchange(question), seconds)
+            seconds = self.stage.sizes.seconds / _TURNS
+            added = [
+                median_us(lambda: self._service.fetch(plan), seconds)
+                - median_us(lambda: self._exchange(question), seconds)
                 for _ in range(_TURNS)
-            )
-            return {"client_overhead_us": added / _TURNS * 1000}
+            ]
+            return {"client_overhead_us": statistics.median(added)}
 
     def _exchange(self, question: bytes) -> int:
         """Ask and receive all of the answer; returns the bytes of its body."""
