@@ -1,12 +1,11 @@
 """What every face works with: the service's parts and the threads in which blocking work is done."""
 
 import asyncio
-import contextvars
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from service.faces.admission import Admission
+from service.faces.crew import Crew
 from service.local.server import LocalServer
 from service.overview import History
 from service.shelf.parts import Parts
@@ -30,12 +29,12 @@ class Context:
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
         self.local: LocalServer | None = None
-        self._threads = ThreadPoolExecutor(parts.settings.server.workers, thread_name_prefix="kvshelf-worker")
+        self._workers = Crew(parts.settings.server.workers, "kvshelf-worker")
         self.is_draining = False
         self.under_way = 0
         self.history = History(parts)
         self.admission = Admission(parts.settings.limits, parts.metrics)
-        self._movers = ThreadPoolExecutor(BULK_THREADS, thread_name_prefix="kvshelf-bulk")
+        self._movers = Crew(BULK_THREADS, "kvshelf-bulk")
         self.stores_under_way = 0
         """Of all faces: they share what may be in memory on its way in."""
         self.stalled_bytes = 0
@@ -53,20 +52,23 @@ class Context:
             with waiting_with(patience):
                 return call(*arguments, **keywords)
 
-        # What belongs to the request, such as its id, goes along.
-        run = contextvars.copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(self._threads, run, work)
+        return await self._workers.run(work)
 
     async def run_bulk(self, call: Callable[P, T], *arguments: P.args, **keywords: P.kwargs) -> T:
         """Call a function that moves bulk in a thread of its own kind, so that it keeps no small request waiting."""
-        run = contextvars.copy_context().run
-        return await asyncio.get_running_loop().run_in_executor(self._movers, run, lambda: call(*arguments, **keywords))
+        return await self._movers.run(lambda: call(*arguments, **keywords))
 
     def begin(self, call: Callable[P, object], *arguments: P.args, **keywords: P.kwargs) -> None:
-        """Have a blocking function called in a worker thread, whose result nobody waits for."""
-        self._threads.submit(contextvars.copy_context().run, lambda: call(*arguments, **keywords))
+        """Have a blocking function called in a worker thread; nobody waits for its result, or hears of its error."""
+        self._workers.run(lambda: call(*arguments, **keywords)).add_done_callback(_let_go)
 
     def close(self) -> None:
         """Wait for the work under way and let the threads go."""
-        self._threads.shutdown(wait=True)
-        self._movers.shutdown(wait=True)
+        self._workers.close()
+        self._movers.close()
+
+
+def _let_go(result: asyncio.Future[object]) -> None:
+    """Have looked at an error, which asyncio would otherwise report as forgotten."""
+    if not result.cancelled():
+        result.exception()
