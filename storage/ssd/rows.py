@@ -7,6 +7,7 @@ numbers are little-endian, those in keys big-endian so that they sort.
 import struct
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from functools import partial
 from typing import NamedTuple
 
 import xxhash
@@ -50,6 +51,10 @@ class Slot(NamedTuple):
     flags: int
     label: int = 0
     supersedes: bytes | None = None
+
+
+_slot = partial(tuple.__new__, Slot)
+"""A slot of its fields, in half of the time: thousands are made for one prompt."""
 
 
 class SegmentState(IntEnum):
@@ -125,7 +130,7 @@ def unpack_slot(id_bytes: bytes, value: bytes) -> Slot | None:
     """A record's row, or None when it is damaged or another record's."""
     if len(value) < SLOT_BYTES or not is_intact(value, id_bytes):
         return None
-    return Slot._make((*_SLOT.unpack_from(value)[1:], value[SLOT_BYTES:] or None))
+    return _slot((*_SLOT.unpack_from(value)[1:], value[SLOT_BYTES:] or None))
 
 
 def place_in(id_bytes: bytes, value: bytes) -> bytes | None:
