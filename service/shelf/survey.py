@@ -3,6 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import compress, count, repeat
+from operator import is_not, itemgetter
 
 from kvshelf_client.words import MissReason, Provenance
 from service.namespaces import Namespace
@@ -11,6 +13,8 @@ from service.shelf.fates import Fates
 from service.shelf.missing import why_no_snapshot
 from service.shelf.parts import Parts
 from storage.base import Entry, Hold, Miss, RecordId
+
+_SECOND = itemgetter(1)
 
 SNAPSHOT_BATCH_BOUNDARIES = 64
 """Boundaries looked up at a time, from the deepest down: the deepest one that serves ends the search."""
@@ -95,14 +99,16 @@ def survey_blocks(
 
 def _reach(hold: Hold, start: int, end: int, *, exact: bool) -> tuple[int, MissReason | None]:
     """Where the contiguous entries from ``start`` end, at ``end`` at the latest; and the reason of the miss there."""
-    entries = hold.entries
-    for position in range(start, end):
-        entry = entries[position]
-        if type(entry) is Miss:
-            return position, entry.reason
-        if exact and entry.provenance is not Provenance.EXACT:  # type: ignore[union-attr]
-            return position, None
-    return end, None
+    entries = hold.entries[start:end]
+    # The second field of a miss is its reason, and so no provenance: thousands of blocks take no loop.
+    gaps = (
+        map(is_not, map(_SECOND, entries), repeat(Provenance.EXACT))
+        if exact
+        else map(isinstance, entries, repeat(Miss))
+    )
+    position = next(compress(count(start), gaps), end)
+    gap = hold.entries[position] if position < end else None
+    return position, gap.reason if isinstance(gap, Miss) else None
 
 
 def survey_snapshots(
@@ -160,5 +166,5 @@ def count_lookups(parts: Parts, kind: str, tier: str, entries: Sequence[Entry | 
     """Count hits and misses with their reasons."""
     misses = Counter(entry.reason for entry in entries if type(entry) is Miss)
     parts.metrics.lookups.labels(kind, tier, "hit", "none").inc(len(entries) - misses.total())
-    for reason, count in misses.items():
-        parts.metrics.lookups.labels(kind, tier, "miss", reason.value).inc(count)
+    for reason, number in misses.items():
+        parts.metrics.lookups.labels(kind, tier, "miss", reason.value).inc(number)
