@@ -19,14 +19,60 @@ HASH_BYTES = 32
 Buffer = bytes | bytearray
 
 
+class TokenChain:
+    """A prompt whose token ids come piece by piece, raw u32 little-endian: of each the keys are kept, and nothing else.
+
+    A million tokens are 4 MB, which many clients would have in memory at a time.
+
+    Args:
+        limits: the service's.
+        namespace: whose keys are made.
+        extra: bytes that go into every hash.
+    """
+
+    def __init__(self, limits: LimitSettings, namespace: Namespace, extra: bytes) -> None:
+        self._limits, self._namespace, self._extra = limits, namespace, extra
+        self._keys = list[bytes]()
+        self._rest = b""
+        self._count_bytes = 0
+
+    def feed(self, piece: Buffer) -> None:
+        """Take the next piece; it may end anywhere. Blocking.
+
+        Raises:
+            NamespaceError: see :meth:`Namespace.keys_from_tokens`. InvalidRequestError: the prompt is too long.
+        """
+        self._count_bytes += len(piece)
+        _check_not_too_long(self._count_bytes // TOKEN_BYTES, self._namespace.layout.block_tokens, self._limits)
+        joined = memoryview(self._rest + piece if self._rest else piece)
+        whole = len(joined) - len(joined) % (self._namespace.layout.block_tokens * TOKEN_BYTES)
+        after = self._keys[-1] if self._keys else None
+        self._keys += self._namespace.keys_from_tokens(joined[:whole], self._extra, after=after)
+        self._rest = bytes(joined[whole:])
+
+    def end(self) -> tuple[int, list[bytes]]:
+        """How many tokens came, and the keys of their full blocks.
+
+        Raises:
+            NamespaceError: they were no whole number of u32. InvalidRequestError: there were none.
+        """
+        if self._count_bytes % TOKEN_BYTES:
+            raise NamespaceError("tokens", f"have {TOKEN_BYTES} bytes each, got {self._count_bytes} bytes")
+        length = self._count_bytes // TOKEN_BYTES
+        _check_length(length, self._namespace.layout.block_tokens, self._limits)
+        return length, self._keys
+
+
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt as its token ids, raw u32 little-endian, or as the hashes of its full blocks, listed or in one buffer.
+    """A prompt as its token ids, raw u32 little-endian or in a ``chain``, or as the hashes of its full blocks, listed
+    or in one buffer.
 
     ``extra`` goes into every hash that is made here.
     """
 
     tokens: Buffer | None = None
+    chain: TokenChain | None = None
     hashes: Sequence[bytes] | Buffer | None = None
     extra: bytes = b""
 
@@ -65,8 +111,12 @@ def most_prompt_bytes(limits: LimitSettings, *, is_hashed: bool) -> tuple[int, s
 
 def _keys(limits: LimitSettings, namespace: Namespace, prompt: Prompt, stated: int | None) -> tuple[int, list[bytes]]:
     """The prompt's length and block keys."""
+    if prompt.chain is not None:
+        return _of_chain(prompt.chain, stated)
     if prompt.tokens is not None:
-        return _of_tokens(limits, namespace, prompt.tokens, prompt.extra, stated)
+        chain = TokenChain(limits, namespace, prompt.extra)
+        chain.feed(prompt.tokens)
+        return _of_chain(chain, stated)
     if prompt.hashes is None:
         raise ProblemError(422, "send either tokens or hashes with prompt_tokens", field="tokens")
     if prompt.extra:
@@ -83,21 +133,22 @@ def _keys(limits: LimitSettings, namespace: Namespace, prompt: Prompt, stated: i
     return stated, namespace.keys_from_hashes(prompt.hashes)
 
 
-def _of_tokens(
-    limits: LimitSettings, namespace: Namespace, tokens: Buffer, extra: bytes, stated: int | None
-) -> tuple[int, list[bytes]]:
-    if len(tokens) % TOKEN_BYTES:
-        raise NamespaceError("tokens", f"have {TOKEN_BYTES} bytes each, got {len(tokens)} bytes")
-    length = len(tokens) // TOKEN_BYTES
-    _check_length(length, namespace.layout.block_tokens, limits)
+def _of_chain(chain: TokenChain, stated: int | None) -> tuple[int, list[bytes]]:
+    length, keys = chain.end()
     if stated not in (None, length):
         raise InvalidRequestError("prompt_tokens", f"is {stated}, but {length} tokens came")
-    return length, namespace.keys_from_tokens(tokens, extra)
+    return length, keys
 
 
 def _check_length(length: int, block_tokens: int, limits: LimitSettings) -> None:
     """Bound a prompt by its tokens, and by its blocks: each of them is looked up."""
-    if not 1 <= length <= limits.max_prompt_tokens:
+    if not length:
+        raise InvalidRequestError("prompt_tokens", f"must be from 1 to {limits.max_prompt_tokens}, got 0")
+    _check_not_too_long(length, block_tokens, limits)
+
+
+def _check_not_too_long(length: int, block_tokens: int, limits: LimitSettings) -> None:
+    if length > limits.max_prompt_tokens:
         raise InvalidRequestError("prompt_tokens", f"must be from 1 to {limits.max_prompt_tokens}, got {length}")
     if length // block_tokens > limits.max_prompt_blocks:
         most = limits.max_prompt_blocks

@@ -51,8 +51,10 @@ class Namespace:
         """How many hashes a client sends for a block."""
         return self.spec.block_tokens // (self.spec.hash_block_tokens or self.spec.block_tokens)
 
-    def keys_from_tokens(self, tokens: Buffer, extra: bytes = b"") -> list[bytes]:
+    def keys_from_tokens(self, tokens: Buffer, extra: bytes = b"", *, after: bytes | None = None) -> list[bytes]:
         """Keys of all full blocks of a prompt given as raw u32 little-endian token ids.
+
+        ``after`` is the key of the block before them, None where they begin the prompt.
 
         Raises:
             NamespaceError: the namespace goes by an engine's hashes, ``tokens`` is no whole number of u32, or
@@ -64,7 +66,7 @@ class Namespace:
         if len(extra) > MAX_EXTRA_BYTES:
             raise NamespaceError("extra", f"may take {MAX_EXTRA_BYTES} bytes, not {len(extra)}")
         try:
-            return block_keys(self.fingerprint, memoryview(tokens), self.spec.block_tokens, extra)
+            return block_keys(after or self.fingerprint, memoryview(tokens), self.spec.block_tokens, extra)
         except ValueError as error:
             raise NamespaceError("tokens", str(error)) from None
 

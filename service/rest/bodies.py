@@ -1,5 +1,6 @@
 """Read bodies with a bound, and check what they say they are."""
 
+from collections.abc import AsyncIterator
 from typing import Any, TypeVar
 
 from fastapi import Request
@@ -11,6 +12,7 @@ from service.faces.questions import problem_of_validation
 TOKENS_TYPE = "application/octet-stream"
 HASHES_TYPE = "application/vnd.kvshelf.hashes.v1"
 JSON_TYPE = "application/json"
+PIECE_BYTES = 512 << 10
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -31,13 +33,35 @@ async def read_bounded(request: Request, limit_bytes: int, setting: str = "") ->
 
     ``setting`` is what the limit follows from, for the 413 to name.
     """
-    check_length(request, limit_bytes, setting)
     body = bytearray()
-    async for chunk in request.stream():
+    async for chunk in _chunks(request, limit_bytes, setting):
         body += chunk
-        if len(body) > limit_bytes:
-            raise too_large(limit_bytes, setting)
     return body
+
+
+async def read_pieces(request: Request, limit_bytes: int, setting: str = "") -> AsyncIterator[bytearray]:
+    """The body in pieces of ``PIECE_BYTES`` or a little more, for what need not have all of it in memory.
+
+    Raises as :func:`read_bounded`.
+    """
+    piece = bytearray()
+    async for chunk in _chunks(request, limit_bytes, setting):
+        piece += chunk
+        if len(piece) >= PIECE_BYTES:
+            yield piece
+            piece = bytearray()
+    if piece:
+        yield piece
+
+
+async def _chunks(request: Request, limit_bytes: int, setting: str) -> AsyncIterator[bytes]:
+    check_length(request, limit_bytes, setting)
+    count = 0
+    async for chunk in request.stream():
+        count += len(chunk)
+        if count > limit_bytes:
+            raise too_large(limit_bytes, setting)
+        yield chunk
 
 
 def check_length(request: Request, limit_bytes: int, setting: str = "") -> int | None:

@@ -5,9 +5,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 
 from service.faces.answers import planned_document
+from service.faces.context import Context
 from service.faces.problems import ProblemError
-from service.faces.prompts import HASH_BYTES, Prompt, most_prompt_bytes, plan_prompt
+from service.faces.prompts import HASH_BYTES, Prompt, TokenChain, most_prompt_bytes, plan_prompt
 from service.faces.questions import PlanQuestion
+from service.namespaces import Namespace
 from service.rest import bodies, models
 from service.rest.context import InContext
 from service.rest.gate import Reader
@@ -54,19 +56,29 @@ async def plan(
         namespace = context.parts.namespaces.get(principal, name)
         limits = context.parts.settings.limits
         kind = bodies.media_type(request, bodies.TOKENS_TYPE, bodies.HASHES_TYPE, bodies.JSON_TYPE)
-        most = most_prompt_bytes(limits, is_hashed=kind == bodies.HASHES_TYPE)
-        most = (limits.max_json_bytes, "limits.max_json_bytes") if kind == bodies.JSON_TYPE else most
-        body = await bodies.read_bounded(request, *most)
-        prompt, question = await context.run(_question, kind, body, query)
+        question: PlanQuestion = query
+        if kind == bodies.TOKENS_TYPE:
+            prompt = Prompt(chain=await _chain(context, request, namespace, query))
+        else:
+            most = most_prompt_bytes(limits, is_hashed=True)
+            most = (limits.max_json_bytes, "limits.max_json_bytes") if kind == bodies.JSON_TYPE else most
+            prompt, question = await context.run(_question, kind, await bodies.read_bounded(request, *most), query)
         planned = await context.run(plan_prompt, context.parts, principal, namespace, prompt, question)
         return planned_document(planned)
+
+
+async def _chain(context: Context, request: Request, namespace: Namespace, query: PlanQuery) -> TokenChain:
+    """The keys of the tokens that are the body, made as it arrives."""
+    limits = context.parts.settings.limits
+    chain = TokenChain(limits, namespace, bodies.hex_bytes(query.extra, None, "query.extra"))
+    async for piece in bodies.read_pieces(request, *most_prompt_bytes(limits, is_hashed=False)):
+        await context.run(chain.feed, piece)
+    return chain
 
 
 def _question(kind: str, body: bytearray, query: PlanQuery) -> tuple[Prompt, PlanQuestion]:
     """The prompt, however it was sent, and what it is asked with."""
     extra = bodies.hex_bytes(query.extra, None, "query.extra")
-    if kind == bodies.TOKENS_TYPE:
-        return Prompt(tokens=body, extra=extra), query
     if kind == bodies.HASHES_TYPE:
         return Prompt(hashes=body, extra=extra), query
     sent = bodies.decode_model(body, models.PlanBody)
