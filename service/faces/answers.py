@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 
-from kvshelf_client.words import RecordClass
 from service.leases.lease import Answer, Lease
 from service.namespaces import Namespace
 from service.planner import plan_document, tokens_by_source
@@ -114,9 +113,9 @@ def _store_summary(outcomes: Sequence[Outcome], plan_known: bool) -> dict[str, A
 def outcome_document(outcome: Outcome) -> dict[str, Any]:
     """What became of one record."""
     return {
-        "key": outcome.header.key.hex(),
-        "shard": outcome.header.shard,
-        "class": RecordClass(outcome.header.kind).name.lower(),
+        "key": outcome.key.hex(),
+        "shard": outcome.shard,
+        "class": outcome.record_class.name.lower(),
         "outcome": outcome.outcome,
         "reason": outcome.reason,
         "provenance": outcome.provenance.name.lower() if outcome.provenance else None,

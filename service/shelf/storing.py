@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from kvshelf_client.frames import FrameHeader, FrameKind
 from kvshelf_client.words import Provenance, RecordClass
@@ -23,11 +24,15 @@ class Upload:
     supersedes: bytes | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one record: ``stored``, ``replaced``, ``duplicate``, ``refused`` or ``lost``, and why."""
+class Outcome(NamedTuple):
+    """What became of one record: ``stored``, ``replaced``, ``duplicate``, ``refused`` or ``lost``, and why.
 
-    header: FrameHeader
+    It has no more of its record than what the answer says: a store keeps those of all its records until its end.
+    """
+
+    key: bytes
+    shard: int
+    record_class: RecordClass
     outcome: str
     reason: str
     provenance: Provenance | None = None
@@ -35,7 +40,7 @@ class Outcome:
 
 
 _CLASSES = {FrameKind.BLOCK: RecordClass.BLOCK, FrameKind.SNAPSHOT: RecordClass.SNAPSHOT}
-_NAMES = {FrameKind.BLOCK: "block", FrameKind.SNAPSHOT: "snapshot"}
+_NAMES = {RecordClass.BLOCK: "block", RecordClass.SNAPSHOT: "snapshot"}
 _OUTCOMES = {
     WriteOutcome.STORED: ("stored", "none"),
     WriteOutcome.REPLACED: ("replaced", "none"),
@@ -71,19 +76,24 @@ def store(parts: Parts, upload: Upload, frames: Sequence[tuple[FrameHeader, Payl
     for position, (header, payload) in enumerate(frames):
         judged = _judge(upload, header)
         if isinstance(judged, str):
-            outcomes[position] = Outcome(header, "refused", judged)
+            outcomes[position] = _outcome(header, "refused", judged)
         else:
             accepted[_CLASSES[header.kind]].append((position, _record(upload, header, payload, judged)))
     for tier, kind in ((parts.blocks, RecordClass.BLOCK), (parts.snapshots, RecordClass.SNAPSHOT)):
         for position, record, result in _write(parts, tier, accepted[kind], durable=upload.durable):
             if result.outcome in _FATES:
                 parts.fates.note(kind.name.lower(), [record.id], _FATES[result.outcome])
-            outcome, reason = _OUTCOMES[result.outcome]
-            header = frames[position][0]
-            outcomes[position] = Outcome(header, outcome, reason, record.provenance, result.generation)
+            header, words = frames[position][0], _OUTCOMES[result.outcome]
+            outcomes[position] = _outcome(header, *words, record.provenance, result.generation)
     ordered = [outcomes[position] for position in range(len(frames))]
-    _count(parts, ordered)
+    _count(parts, frames, ordered)
     return ordered
+
+
+def _outcome(
+    header: FrameHeader, outcome: str, reason: str, provenance: Provenance | None = None, generation: int = 0
+) -> Outcome:
+    return Outcome(header.key, header.shard, _CLASSES[header.kind], outcome, reason, provenance, generation)
 
 
 def _write(
@@ -129,14 +139,15 @@ def _record(upload: Upload, header: FrameHeader, payload: Payload, provenance: P
     )
 
 
-def _count(parts: Parts, outcomes: Sequence[Outcome]) -> None:
+def _count(parts: Parts, frames: Sequence[tuple[FrameHeader, Payload]], outcomes: Sequence[Outcome]) -> None:
     """Count what became of the records, and whose claim of being exact was lowered."""
-    settled = Counter((one.header.kind, one.outcome, one.reason) for one in outcomes)
+    settled = Counter((one.record_class, one.outcome, one.reason) for one in outcomes)
     for (kind, outcome, reason), count in settled.items():
         parts.metrics.stores.labels(_NAMES[kind], outcome, reason).inc(count)
-    exact = Provenance.EXACT
     lowered = Counter(
-        one.header.kind for one in outcomes if one.header.provenance is exact and one.provenance not in (None, exact)
+        one.record_class
+        for (header, _), one in zip(frames, outcomes, strict=True)
+        if header.provenance is Provenance.EXACT and one.provenance is Provenance.REPLAYED
     )
     for kind, count in lowered.items():
         parts.metrics.lowered.labels(_NAMES[kind]).inc(count)

@@ -59,6 +59,7 @@ class Ledger:
     def settle(
         self,
         namespace: Namespace,
+        header: FrameHeader,
         outcome: Outcome,
         payload: Payload,
         *,
@@ -70,6 +71,7 @@ class Ledger:
 
         Args:
             namespace: the record's.
+            header: what was sent ahead of it.
             outcome: what the service said.
             payload: what was sent.
             lives_until: until when a block lives that is stored now.
@@ -77,11 +79,13 @@ class Ledger:
             is_sure: whether it is still there after a crash.
         """
         if outcome.outcome == "lost":
-            self.unheard(namespace, outcome.header, payload)
+            self.unheard(namespace, header, payload)
+        if (outcome.key, outcome.shard, int(outcome.record_class)) != (header.key, header.shard, int(header.kind)):
+            raise AssertionError(f"{outcome} is of another record than {header}")
         if outcome.outcome not in ("stored", "replaced", "duplicate"):
             return
-        record_id = namespace.record_id(outcome.header.key, outcome.header.shard)
-        is_block = outcome.header.kind is FrameKind.BLOCK
+        record_id = namespace.record_id(header.key, header.shard)
+        is_block = header.kind is FrameKind.BLOCK
         if is_block and outcome.outcome != "duplicate":
             self._damaged.discard(record_id)
             self._lives_until[record_id] = lives_until  # A duplicate renews it in memory alone, as a touch does.
@@ -90,7 +94,7 @@ class Ledger:
             self.acknowledged += 1
         if outcome.outcome == "duplicate":
             return
-        header, kind = outcome.header, RecordClass(outcome.header.kind)
+        kind = RecordClass(header.kind)
         truth = truth_of(payload, kind, header.key, header.shard)
         if header.length_bytes != len(payload) or header.checksum != checksum_of(payload):
             raise AssertionError(f"kept under a false header: {outcome}")

@@ -329,10 +329,11 @@ class Session:
                 self.world.ledger.unheard(namespace, header, payload)
             self.world.crash()
             return
-        for outcome, (_, payload) in zip(outcomes, frames, strict=True):
+        for outcome, (header, payload) in zip(outcomes, frames, strict=True):
             self._saw(f"{outcome.outcome} {outcome.reason}")
             self.world.ledger.settle(
                 namespace,
+                header,
                 outcome,
                 payload,
                 lives_until=until,

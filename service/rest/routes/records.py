@@ -217,7 +217,7 @@ def _write_response(outcome: Outcome, *, write_once: bool) -> Response:
     if outcome.outcome == "duplicate" and write_once:
         raise ProblemError(412, "the record is there already, at least as good")
     response = json_response(outcome_document(outcome), 200 if outcome.outcome == "duplicate" else 201)
-    response.headers["ETag"] = _etag(outcome.header.key.hex(), outcome.header.shard, outcome.generation)
+    response.headers["ETag"] = _etag(outcome.key.hex(), outcome.shard, outcome.generation)
     return response
 
 
