@@ -43,7 +43,16 @@ def test_nothing_else_is(host: str) -> None:
 )
 def test_hosts(host: str | None, is_allowed: bool) -> None:
     hosts = AllowedHosts(["PROXY.internal"])
-    assert hosts.allow(host, None) is is_allowed
+    assert [hosts.allow(host, None) for _ in range(2)] == [is_allowed] * 2, "known by then, and judged alike"
+
+
+def test_as_many_hosts_as_anybody_likes_to_name() -> None:
+    hosts = AllowedHosts(["proxy.internal"])
+    for number in range(1000):
+        assert not hosts.allow(f"evil-{number}.example", None)
+        assert hosts.allow(f"127.0.{number % 250}.1:{number}", f"http://proxy.internal:{number}")
+    assert not hosts.allow("1" * 100_000 + ".example", None)
+    assert not hosts.allow("127.0.0.1:" + "0" * 1000 + "1", None), "no URL is as long as that"
 
 
 @pytest.mark.parametrize(
