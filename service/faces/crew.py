@@ -81,6 +81,11 @@ class Crew:
 
 
 def _do(job: _Job) -> None:
+    """Make a call, and tell of it.
+
+    The frames of an error lead here, and from here to whoever is told of it: what is named when that is done would wait
+    for the collector, with all that the call has in memory.
+    """
     call, context, result = job
     if result.cancelled():
         return
@@ -92,6 +97,8 @@ def _do(job: _Job) -> None:
         _tell(result, result.set_exception, error)
     else:
         _tell(result, result.set_result, outcome)
+        del outcome
+    del job, call, context, result
 
 
 def _tell(result: asyncio.Future[Any], settle: Callable[[Any], None], what: object) -> None:

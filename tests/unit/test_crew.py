@@ -1,6 +1,7 @@
 """The threads of the event loop: what is handed to them is done once, in order, and nothing of it is kept."""
 
 import asyncio
+import contextlib
 import gc
 import threading
 import weakref
@@ -121,6 +122,27 @@ def test_nothing_of_a_call_is_kept_once_it_is_over() -> None:
         assert watched() is None
 
     with_crew(1, play)
+
+
+def test_nothing_of_a_call_that_failed_waits_for_the_collector() -> None:
+    def fail(thing: Thing) -> None:
+        raise ValueError(f"no use of {type(thing).__name__}")
+
+    async def play(crew: Crew) -> None:
+        thing = Thing()
+        watched = weakref.ref(thing)
+        with contextlib.suppress(ValueError):
+            await crew.run(partial(fail, thing))
+        del thing
+        await crew.run(lambda: None)
+        assert watched() is None
+
+    gc.collect()
+    gc.disable()
+    try:
+        with_crew(1, play)
+    finally:
+        gc.enable()
 
 
 def test_a_close_waits_for_what_there_is_and_takes_no_more() -> None:
