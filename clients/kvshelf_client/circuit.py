@@ -97,11 +97,13 @@ class Breaker:
                     return None
                 self._become(BreakerState.CLOSED)
                 return BreakerState.CLOSED
-            self._window.append(bool(is_well))
-            if self._window.count(False) >= self._faults_to_open:
+            window = self._window
+            window.append(bool(is_well))
+            faults = window.count(False)
+            if faults >= self._faults_to_open:
                 self._open()
                 return BreakerState.OPEN
-            if len(self._window) == WINDOW_CALLS and all(self._window):
+            if not faults and len(window) == WINDOW_CALLS:
                 self._next_delay_seconds = self._first_delay_seconds
             return None
 

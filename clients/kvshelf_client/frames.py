@@ -45,6 +45,8 @@ AHEAD_BYTES = 1 << 20
 _FRAMES_AHEAD = 16
 _MAGIC = b"KVSF"
 _FIELDS = struct.Struct("<4sBBBBHHIQQ32sQ")
+_WHOLE = struct.Struct("<4sBBBBHHIQQ32sQQ")
+"""The fields, and their checksum."""
 _HEADER_CHECKSUM = struct.Struct("<Q")
 _FIELD_BITS = {"shard": 16, "end_tokens": 32, "length_bytes": 64, "generation": 64, "checksum": 64}
 
@@ -152,14 +154,13 @@ def unpack_header(data: bytes | bytearray | memoryview) -> FrameHeader:
     """
     if len(data) != HEADER_BYTES:
         raise FrameError(f"a frame header has {HEADER_BYTES} bytes, got {len(data)}")
-    magic, version, kind, provenance, miss, shard, reserved, end, length, generation, key, checksum = (
-        _FIELDS.unpack_from(data)
+    magic, version, kind, provenance, miss, shard, reserved, end, length, generation, key, checksum, stated = (
+        _WHOLE.unpack(data)
     )
     if magic != _MAGIC:
         raise FrameError(f"a frame starts with {_MAGIC!r}, got {bytes(magic)!r}")
     if version != WIRE_VERSION:
         raise WireVersionError(f"wire version {version} is not spoken here, only {WIRE_VERSION}")
-    (stated,) = _HEADER_CHECKSUM.unpack_from(data, _FIELDS.size)
     if stated != xxhash.xxh3_64_intdigest(memoryview(data)[: _FIELDS.size]):
         raise HeaderChecksumError("the header's checksum does not match its bytes")
     if reserved:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from itertools import repeat
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from kvshelf_client.answers import Resume
@@ -135,7 +136,7 @@ class Landing:
         """What has come of it. ``fault`` is why the transfer ended early, if it did."""
         plan, load = self._plan, self._resume.load
         if self._good == len(self._wanted) and self._resume is plan.resume:
-            records = [Record(slot, None, found) for slot, found in zip(self._wanted, self._provenances, strict=True)]
+            records = list(map(Record, self._wanted, repeat(None), self._provenances))
             return Loaded(plan.resume, records, load.snapshot_boundary is not None, load.global_end, fault, request_id)
         snapshots = self._snapshots()
         has_snapshot = snapshots > 0 and self._good >= snapshots
@@ -183,14 +184,14 @@ class Landing:
         """The slot of the frame that has come; raises FrameError when another one is due."""
         if self._at == len(self._wanted):
             raise FrameError("more came than the plan loads")
-        slot = self._wanted[self._at]
-        key = self._plan.keys[slot.end_tokens // self._plan.namespace.block_tokens - 1]
-        if not _is_for(header, slot) or header.key != key:
+        slot, plan = self._wanted[self._at], self._plan
+        if not _is_for(header, slot) or header.key != plan.keys[slot.end_tokens // plan.namespace.block_tokens - 1]:
             raise FrameError(f"{slot} was due, something else came")
-        if header.miss is None and header.length_bytes != self._plan.namespace.bytes_of(slot.record_class):
-            raise FrameError(f"{slot} came with {header.length_bytes} bytes")
-        if header.miss is None and self._resume.exact and header.provenance is not Provenance.EXACT:
-            raise FrameError(f"{slot} of an exact plan came as replayed")
+        if header.miss is None:
+            if header.length_bytes != plan.namespace.bytes_of(slot.record_class):
+                raise FrameError(f"{slot} came with {header.length_bytes} bytes")
+            if self._resume.exact and header.provenance is not Provenance.EXACT:
+                raise FrameError(f"{slot} of an exact plan came as replayed")
         return slot
 
     def _room_for(self, slot: Slot, header: FrameHeader) -> memoryview:

@@ -140,7 +140,7 @@ class Verbs:
         return loaded
 
     def _count_records(self, records: Sequence[Record]) -> None:
-        misses = [record.reason for record in records if record.reason is not None]
+        misses = [reason for _, reason, _ in records if reason is not None]
         if len(misses) < len(records):
             self._counters.add("record", "hit", len(records) - len(misses))
         for reason in misses:

@@ -73,6 +73,16 @@ class Channel:
         """Close it."""
         self._sock.close()
 
+    def send_now(self, data: bytes) -> bytes:
+        """Send what is taken of it without waiting; returns the rest, which :meth:`send` sends.
+
+        A question without a body always is, and so costs no step.
+        """
+        try:
+            return data[self._sock.sendmsg([memoryview(data)]) :]
+        except OSError:  # What it means is found by the steps.
+            return data
+
     def send(self, parts: "Iterable[Buffer]") -> Steps[None]:
         """Send all parts, each from where it is.
 
@@ -84,15 +94,17 @@ class Channel:
                 try:
                     count = self._sock.sendmsg(batch)
                 except BlockingIOError:
-                    self._came((yield self._within_time(self._writable)))
+                    if not (yield self._within_time(self._writable)):
+                        raise self._late() from None
                     continue
                 except (BrokenPipeError, ConnectionResetError):
                     return
                 except OSError as error:
                     raise self._broken(error) from error
                 batch = _behind(batch, count)
-                if self._is_long_stretch(count):
-                    yield None
+                self._stretch_bytes += count
+                if self._stretch_bytes >= _STRETCH_BYTES:
+                    yield self._turn()
 
     def _take_ahead(self, view: memoryview) -> int:
         """Take what has come already; returns how many bytes."""
@@ -104,19 +116,21 @@ class Channel:
 
     def fill(self, view: memoryview) -> Steps[None]:
         """Receive exactly as many bytes as ``view`` has, into it."""
-        filled = self._take_ahead(view)
+        filled = self._take_ahead(view) if self._start < self._end else 0
         while filled < len(view):
             rest = view[filled:]
             count = self._receive([rest, self._ahead[:_AHEAD_BYTES]], len(rest) + _AHEAD_BYTES)
             if count is None:
-                self._came((yield self._within_time(self._readable)))
+                if not (yield self._within_time(self._readable)):
+                    raise self._late()
                 continue
             if not count:
                 raise UnreachableError(f"{self._where} hung up {len(view) - filled} bytes too early")
             filled += min(count, len(rest))
             self._start, self._end = 0, max(0, count - len(rest))
-            if self._is_long_stretch(count):
-                yield None
+            self._stretch_bytes += count
+            if self._stretch_bytes >= _STRETCH_BYTES:
+                yield self._turn()
 
     def read_head(self) -> Steps[Head]:
         """Receive the head of a response.
@@ -131,7 +145,8 @@ class Channel:
                 raise AnswerError(f"the head of an answer is over {MAX_HEAD_BYTES} bytes")
             count = self._receive([self._ahead[self._end :]], room_bytes)
             if count is None:
-                self._came((yield self._within_time(self._readable)))
+                if not (yield self._within_time(self._readable)):
+                    raise self._late()
                 continue
             if not count:
                 raise UnreachableError(f"{self._where} hung up before it answered")
@@ -156,21 +171,19 @@ class Channel:
     def _within_time(self, wait: Wait) -> Wait:
         self._stretch_bytes = 0
         wait.seconds = min(self._deadline.remaining_seconds, self._read_seconds)
-        self._came(wait.seconds > 0)
+        if wait.seconds <= 0:
+            raise self._late()
         return wait
 
-    def _came(self, is_ready: bool) -> None:
-        if not is_ready:
-            raise DeadlineError(f"{self._where} did not answer in time")
-
-    def _is_long_stretch(self, count: int) -> bool:
-        """Whether others may have a turn. Where nothing ever has to be waited for, the deadline is looked at here."""
-        self._stretch_bytes += count
-        if self._stretch_bytes < _STRETCH_BYTES:
-            return False
+    def _turn(self) -> Wait | None:
+        """The step in which others have a turn. Where nothing has to be waited for, the deadline is looked at here."""
         self._stretch_bytes = 0
-        self._came(not self._deadline.is_over)
-        return True
+        if self._deadline.is_over:
+            raise self._late()
+        return None
+
+    def _late(self) -> DeadlineError:
+        return DeadlineError(f"{self._where} did not answer in time")
 
     def _broken(self, error: OSError) -> UnreachableError:
         return UnreachableError(f"talking to {self._where} failed: {error.strerror or type(error).__name__}")

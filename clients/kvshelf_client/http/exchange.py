@@ -62,8 +62,9 @@ class Exchanges:
         channel = self._take_idle() or (yield from self._open(deadline))
         try:
             channel.begin(deadline)
-            head_bytes = self._head_of(sent, request.call_id)
-            yield from channel.send(chain([head_bytes], sent.body) if sent.body_bytes else [head_bytes])
+            asked = self._head_of(sent, request.call_id)
+            if sent.body_bytes or (asked := channel.send_now(asked)):
+                yield from channel.send(chain([asked], sent.body))
             if isinstance(request, Fetch):
                 request.sink.expect()
             head = yield from channel.read_head()

@@ -59,7 +59,6 @@ def listening(serve: Callable[[socket.socket], None]) -> Iterator[str]:
         (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}", UnreachableError),
         (b"HTTP/1.1 200 OK\r\nconte", UnreachableError),
         (b"", UnreachableError),
-        (b"HTTP/1.1 302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n", ServiceError),
         (b"HTTP/1.1 502 Bad Gateway\r\n\r\n<html>", ServiceError),
         (b"HTTP/1.1 400 Bad\r\ntransfer-encoding: chunked\r\n\r\n", AnswerError),
     ],
@@ -71,6 +70,15 @@ def test_an_answer_that_is_none_and_its_connection_is_not_used_again(reply: byte
             http.call(Stats(), Deadline(5))
         assert http.call(Stats(), Deadline(5)) == {}
     assert [seen.connection for seen in server.seen] == [0, 1]
+
+
+def test_a_redirection_is_an_error_and_nobody_goes_there() -> None:
+    script = [Reply(b"HTTP/1.1 302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n"), Reply(answer(b"{}"))]
+    with ScriptedServer(script) as server, transport(server.url) as http:
+        with pytest.raises(ServiceError, match="302"):
+            http.call(Stats(), Deadline(5))
+        assert http.call(Stats(), Deadline(5)) == {}
+    assert [seen.connection for seen in server.seen] == [0, 0], "it was a whole answer, so the connection is kept"
 
 
 def test_what_comes_behind_an_answer_is_read_by_nobody() -> None:
