@@ -59,6 +59,7 @@ def listening(serve: Callable[[socket.socket], None]) -> Iterator[str]:
         (b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{}", UnreachableError),
         (b"HTTP/1.1 200 OK\r\nconte", UnreachableError),
         (b"", UnreachableError),
+        (b"HTTP/1.1 302 Found\r\nlocation: /\r\ncontent-length: 0\r\n\r\n", ServiceError),
         (b"HTTP/1.1 502 Bad Gateway\r\n\r\n<html>", ServiceError),
         (b"HTTP/1.1 400 Bad\r\ntransfer-encoding: chunked\r\n\r\n", AnswerError),
     ],
@@ -68,6 +69,7 @@ def test_an_answer_that_is_none_and_its_connection_is_not_used_again(reply: byte
     with ScriptedServer(script) as server, transport(server.url) as http:
         with pytest.raises(error):
             http.call(Stats(), Deadline(5))
+        assert server.closed_connections.acquire(timeout=20)
         assert http.call(Stats(), Deadline(5)) == {}
     assert [seen.connection for seen in server.seen] == [0, 1]
 
