@@ -136,6 +136,7 @@ class Landing:
         """What has come of it. ``fault`` is why the transfer ended early, if it did."""
         plan, load = self._plan, self._resume.load
         if self._good == len(self._wanted) and self._resume is plan.resume:
+            # All of the plan is there, as it is almost always: nothing is to be settled.
             records = list(map(Record, self._wanted, repeat(None), self._provenances))
             return Loaded(plan.resume, records, load.snapshot_boundary is not None, load.global_end, fault, request_id)
         snapshots = self._snapshots()

@@ -69,9 +69,9 @@ class Crew:
             self._free.get_nowait()
         except Empty:
             if len(self._threads) < self._count:
-                name = f"{self._name}_{len(self._threads)}"
-                self._threads.append(threading.Thread(target=self._work, name=name, daemon=True))
-                self._threads[-1].start()
+                thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
+                thread.start()
+                self._threads.append(thread)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:

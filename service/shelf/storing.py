@@ -40,7 +40,6 @@ class Outcome(NamedTuple):
 
 
 _CLASSES = {FrameKind.BLOCK: RecordClass.BLOCK, FrameKind.SNAPSHOT: RecordClass.SNAPSHOT}
-_NAMES = {RecordClass.BLOCK: "block", RecordClass.SNAPSHOT: "snapshot"}
 _OUTCOMES = {
     WriteOutcome.STORED: ("stored", "none"),
     WriteOutcome.REPLACED: ("replaced", "none"),
@@ -143,11 +142,11 @@ def _count(parts: Parts, frames: Sequence[tuple[FrameHeader, Payload]], outcomes
     """Count what became of the records, and whose claim of being exact was lowered."""
     settled = Counter((one.record_class, one.outcome, one.reason) for one in outcomes)
     for (kind, outcome, reason), count in settled.items():
-        parts.metrics.stores.labels(_NAMES[kind], outcome, reason).inc(count)
+        parts.metrics.stores.labels(kind.name.lower(), outcome, reason).inc(count)
     lowered = Counter(
         one.record_class
         for (header, _), one in zip(frames, outcomes, strict=True)
         if header.provenance is Provenance.EXACT and one.provenance is Provenance.REPLAYED
     )
     for kind, count in lowered.items():
-        parts.metrics.lowered.labels(_NAMES[kind]).inc(count)
+        parts.metrics.lowered.labels(kind.name.lower()).inc(count)

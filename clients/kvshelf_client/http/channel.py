@@ -108,15 +108,16 @@ class Channel:
 
     def _take_ahead(self, view: memoryview) -> int:
         """Take what has come already; returns how many bytes."""
+        if self._start == self._end:
+            return 0
         count = min(len(view), self._end - self._start)
-        if count:
-            view[:count] = self._ahead[self._start : self._start + count]
-            self._start += count
+        view[:count] = self._ahead[self._start : self._start + count]
+        self._start += count
         return count
 
     def fill(self, view: memoryview) -> Steps[None]:
         """Receive exactly as many bytes as ``view`` has, into it."""
-        filled = self._take_ahead(view) if self._start < self._end else 0
+        filled = self._take_ahead(view)
         while filled < len(view):
             rest = view[filled:]
             count = self._receive([rest, self._ahead[:_AHEAD_BYTES]], len(rest) + _AHEAD_BYTES)
