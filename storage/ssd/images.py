@@ -1,8 +1,8 @@
 """Memory for records as they stand on the medium: header, payload, padding, at page boundaries.
 
 Such memory the disk can read and write itself, past the page cache, without a copy. It is used again and again, because
-fresh memory costs a page fault every 4 KiB: what is let go of anywhere (the last ``memoryview`` of it dies) comes back
-here by itself, and never while anybody can still see it.
+the system clears fresh memory before it gives it away: what is let go of anywhere (the last ``memoryview`` of it dies)
+comes back here by itself, and never while anybody can still see it.
 """
 
 import ctypes
@@ -16,8 +16,8 @@ from storage.base import Payload
 from storage.ssd.format import HEADER_BYTES, padded_bytes
 
 SLAB_BYTES = 4 << 20
-SPARE_BYTES = 16 << 20
-"""Memory that nobody uses and is kept all the same."""
+SPARE_BYTES = 4 << 20
+"""Memory that is kept beyond what was needed lately."""
 _HUGE_PAGE_BYTES = 2 << 20
 _HUGE_FROM_BYTES = 32 << 10
 """Smaller records are not bulk: they would take 2 MiB for the first of a size, and gain nothing."""
@@ -62,8 +62,11 @@ class _Lent(weakref.ref):  # type: ignore[type-arg]
 class Images:
     """Lends memory for records. Thread-safe.
 
+    Memory that comes back stays here until :meth:`give_up_idle` finds that it was not needed for a while: stores and
+    fetches come in bursts, and what was given up between two of them would be cleared anew for each.
+
     Args:
-        spare_bytes: how much unused memory is kept.
+        spare_bytes: how much is kept beyond what was needed.
     """
 
     def __init__(self, spare_bytes: int = SPARE_BYTES) -> None:
@@ -74,6 +77,8 @@ class Images:
         # A view may die anywhere, inside this class too: it only leaves a note here.
         self._returned: deque[_Lent] = deque()
         self._free_bytes = 0
+        self._idle_bytes = 0
+        """How much was free at every moment since the last look."""
         self.held_bytes = 0
         """All memory that is taken from the system at the moment, in use or spare."""
 
@@ -89,6 +94,7 @@ class Images:
             slab = slabs[-1]
             offset = slab.free.pop()
             self._free_bytes -= size
+            self._idle_bytes = min(self._idle_bytes, self._free_bytes)
             if not slab.free:
                 slabs.pop()
         image = kind.from_buffer(slab.memory, offset)
@@ -96,6 +102,13 @@ class Images:
         lent.slab, lent.offset = slab, offset
         self._lent[id(lent)] = lent
         return memoryview(image).cast("B")
+
+    def give_up_idle(self) -> None:
+        """Give memory back to the system that nobody has needed since this was last done. Call it now and then."""
+        with self._lock:
+            self._take_back()
+            self._give_up(self._idle_bytes - self._spare_bytes)
+            self._idle_bytes = self._free_bytes
 
     def _take_back(self) -> None:
         while self._returned:
@@ -106,8 +119,6 @@ class Images:
                 self._roomy.setdefault(slab.size_bytes, []).append(slab)
             slab.free.append(lent.offset)
             self._free_bytes += slab.size_bytes
-        if self._free_bytes > self._spare_bytes:
-            self._give_up_unused()
 
     def _new_slab(self, size: int) -> _Slab:
         slab = _Slab(size)
@@ -115,15 +126,16 @@ class Images:
         self.held_bytes += slab.count * size
         return slab
 
-    def _give_up_unused(self) -> None:
-        """Let slabs go that nobody uses any part of, down to half of what may be spare."""
+    def _give_up(self, most_bytes: int) -> None:
+        """Let slabs go that nobody uses any part of, as many as take no more than ``most_bytes``."""
         for size, slabs in list(self._roomy.items()):
             for slab in [one for one in slabs if len(one.free) == one.count]:
-                if self._free_bytes * 2 <= self._spare_bytes:
-                    return
-                slabs.remove(slab)
-                self._free_bytes -= slab.count * size
-                self.held_bytes -= slab.count * size
+                slab_bytes = slab.count * size
+                if slab_bytes <= most_bytes:
+                    slabs.remove(slab)
+                    most_bytes -= slab_bytes
+                    self._free_bytes -= slab_bytes
+                    self.held_bytes -= slab_bytes
             if not slabs:
                 del self._roomy[size]
 

@@ -200,6 +200,7 @@ class SsdTier(Tier):
         """See :meth:`Tier.maintain`. After it, what was written relaxed is durable too."""
         core = self._core
         with core.gate:
+            core.images.give_up_idle()
             try:
                 with self._lock:
                     try_medium(core)

@@ -134,6 +134,8 @@ class Writer:
         while core.touches.is_due() and write_touches(core):
             pass
         self._recycler.shrink_to_budget()
+        if core.space.fits([item.size_bytes for item in items]):
+            return
         for _ in range(4 * len(core.index.segments.rows) + 64):
             if core.space.fits(self._new_sizes(items)) or not self._recycler.make_room():
                 break

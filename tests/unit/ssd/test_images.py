@@ -43,13 +43,35 @@ def test_no_two_images_share_memory() -> None:
     assert all(image == bytes([number]) * len(image) for number, image in enumerate(taken))
 
 
-def test_little_more_is_kept_than_is_used() -> None:
+def test_what_a_burst_needs_is_kept_for_the_next_one_and_given_up_once_none_comes() -> None:
     images = Images(spare_bytes=2 * SLAB_BYTES)
-    taken = [images.take(BLOCK_BYTES) for _ in range(20 * SLAB_BYTES // BLOCK_BYTES)]
-    assert images.held_bytes >= 19 * SLAB_BYTES
-    taken.clear()
-    images.take(1)
-    assert images.held_bytes <= 4 * SLAB_BYTES
+    count = 20 * SLAB_BYTES // BLOCK_BYTES
+    for _ in range(3):
+        taken = [images.take(BLOCK_BYTES) for _ in range(count)]
+        held_bytes = images.held_bytes
+        assert 19 * SLAB_BYTES <= held_bytes <= 21 * SLAB_BYTES
+        taken.clear()
+        images.give_up_idle()
+        assert images.held_bytes == held_bytes, "all of it was needed since the last look"
+    images.give_up_idle()
+    assert images.held_bytes <= 3 * SLAB_BYTES
+
+
+def test_what_is_still_used_is_not_given_up_nor_what_was_needed_for_a_moment() -> None:
+    images = Images(spare_bytes=0)
+    taken = [images.take(BLOCK_BYTES) for _ in range(10 * SLAB_BYTES // BLOCK_BYTES)]
+    half = len(taken) // 2
+    del taken[half:]
+    images.give_up_idle()
+    images.give_up_idle()
+    assert 5 * SLAB_BYTES <= images.held_bytes <= 6 * SLAB_BYTES
+    taken += [images.take(BLOCK_BYTES) for _ in range(half)]
+    del taken[half:]
+    images.give_up_idle()
+    assert images.held_bytes >= 9 * SLAB_BYTES
+    for number, image in enumerate(taken):
+        image[:] = bytes([number]) * len(image)
+    assert all(image == bytes([number]) * len(image) for number, image in enumerate(taken))
 
 
 def test_the_image_around_a_payload_is_found_by_the_whole_payload_alone() -> None:
