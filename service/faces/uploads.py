@@ -1,6 +1,7 @@
-"""Take a stream of frames in, in batches, as it arrives: one batch is kept while the next one comes."""
+"""Take a stream of frames in, in batches, as it arrives: some are kept while the next one comes."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Protocol
@@ -23,6 +24,8 @@ BATCH_BYTES = 8 << 20
 
 Where bytes are scarce, whole frames are one at once, so that nobody waits for room while holding what could be written.
 """
+MOST_BATCHES = 2
+"""How many of a store are kept at a time."""
 INTAKE_BYTES = 24 << 20
 """What all stores under way together may have in memory. Each has a fair share of it, one record at least."""
 
@@ -54,7 +57,7 @@ class Intake:
     @property
     def batch_bytes(self) -> int:
         """How many bytes are a batch: less, the more stores are under way."""
-        return min(BATCH_BYTES, INTAKE_BYTES // (2 * max(1, self._context.stores_under_way)))
+        return min(BATCH_BYTES, INTAKE_BYTES // ((MOST_BATCHES + 1) * max(1, self._context.stores_under_way)))
 
     def take(self, *, in_full: bool) -> list[Arrival]:
         """A batch of what has arrived, or less where it is to be taken ``in_full``; nothing while there is none."""
@@ -166,7 +169,7 @@ async def store_stream(context: Context, admitted: Admitted, upload: Upload, sup
                 outcomes += await keeping.begin(batch)
     finally:
         context.stores_under_way -= 1
-        outcomes += await keeping.begin([])
+        outcomes += await keeping.end()
     if problem is not None:
         problem.extra["outcomes"] = [outcome_document(outcome) for outcome in outcomes]
         raise problem
@@ -174,19 +177,23 @@ async def store_stream(context: Context, admitted: Admitted, upload: Upload, sup
 
 
 class _Keeping:
-    """The batch that is being kept: one at a time, in order."""
+    """The batches that are being kept, a few at a time: the medium is busy with one while the next one is judged."""
 
     def __init__(self, context: Context, admitted: Admitted, upload: Upload) -> None:
         self._context, self._admitted, self._upload = context, admitted, upload
-        self._under_way: asyncio.Task[list[Outcome]] | None = None
+        self._under_way = deque[asyncio.Task[list[Outcome]]]()
 
     async def begin(self, batch: list[Arrival]) -> list[Outcome]:
-        """Wait for the batch before this one, whose outcomes these are, then begin to keep this one, if it is any."""
-        outcomes = await self._under_way if self._under_way is not None else []
-        self._under_way = None
-        if batch:
-            self._under_way = asyncio.create_task(self._keep(batch))
+        """Begin to keep a batch, once there is room for it; returns the outcomes of the one that has made room."""
+        outcomes = await self._under_way.popleft() if len(self._under_way) == MOST_BATCHES else []
+        self._under_way.append(asyncio.create_task(self._keep(batch)))
         return outcomes
+
+    async def end(self) -> list[Outcome]:
+        """Wait for all that are left, and return their outcomes; whatever one of them raises is raised after that."""
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+        return [outcome for batch in self._under_way for outcome in batch.result()]
 
     async def _keep(self, batch: list[Arrival]) -> list[Outcome]:
         outcomes = await self._context.run(store, self._context.parts, self._upload, batch)

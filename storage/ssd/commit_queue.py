@@ -1,4 +1,7 @@
-"""Group commit: callers that write at the same time share one commit and one sync."""
+"""Group commit: callers that write at the same time share one commit and one sync.
+
+Who comes while a group is being written joins it, so that the medium does not wait for one commit to begin the next.
+"""
 
 import threading
 from collections import deque
@@ -22,6 +25,44 @@ class Call:
     is_done: bool = False
 
 
+class Group:
+    """Calls that are written together. Used by whoever has the writer's lock.
+
+    Args:
+        first: the call that has waited longest.
+        waiting: the others.
+    """
+
+    def __init__(self, first: Call, waiting: deque[Call]) -> None:
+        self.calls = [first]
+        self._waiting = waiting
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether one of the calls asks for it."""
+        return any(call.durable for call in self.calls)
+
+    @property
+    def size_bytes(self) -> int:
+        """Payload bytes of all calls."""
+        return sum(call.size_bytes for call in self.calls)
+
+    def take_waiting(self) -> None:
+        """Take in all who wait, as far as there is room."""
+        while self._waiting and self.size_bytes + self._waiting[0].size_bytes <= _BYTES_PER_GROUP:
+            self.calls.append(self._waiting.popleft())
+
+    def join(self, fits: Callable[[Call], bool]) -> Call | None:
+        """Take in the call that waits now, if it ``fits`` and asks for no more than the group does."""
+        if not self._waiting:
+            return None
+        call = self._waiting[0]
+        if call.durable > self.is_durable or self.size_bytes + call.size_bytes > _BYTES_PER_GROUP or not fits(call):
+            return None
+        self.calls.append(self._waiting.popleft())
+        return call
+
+
 class CommitQueue:
     """Whoever gets the lock next writes for all who wait.
 
@@ -30,7 +71,7 @@ class CommitQueue:
         write: writes the calls of a group and fills their results in. Called under the lock.
     """
 
-    def __init__(self, lock: threading.Lock, write: Callable[[list[Call]], None]) -> None:
+    def __init__(self, lock: threading.Lock, write: Callable[[Group], None]) -> None:
         self._lock = lock
         self._write = write
         self._waiting: deque[Call] = deque()
@@ -47,15 +88,12 @@ class CommitQueue:
         return call.results
 
     def _lead(self) -> None:
-        group = [self._waiting.popleft()]
-        size = group[0].size_bytes
-        while self._waiting and size + self._waiting[0].size_bytes <= _BYTES_PER_GROUP:
-            group.append(self._waiting.popleft())
-            size += group[-1].size_bytes
+        group = Group(self._waiting.popleft(), self._waiting)
+        group.take_waiting()
         try:
             self._write(group)
         except BaseException as error:  # noqa: BLE001 - every caller of the group must learn of it
-            for call in group:
+            for call in group.calls:
                 call.error = error
-        for call in group:
+        for call in group.calls:
             call.is_done = True

@@ -17,7 +17,7 @@ from storage.base import Entry, Miss
 from storage.ssd.format import HEADER_BYTES, PAGE_BYTES, RecordHeader, padded_bytes
 from storage.ssd.ids import pack_id
 from storage.ssd.images import Images, payload_in
-from storage.ssd.kernel_reads import KernelReads
+from storage.ssd.kernel_io import KernelIO
 from storage.ssd.memory import PayloadMemory
 from storage.ssd.segments import SegmentFiles, SegmentRead
 
@@ -104,7 +104,7 @@ class Loader:
     ) -> None:
         self._files, self._images, self._memory, self._on_read = files, images, memory, on_read
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="kvshelf-reader")
-        self._reads = KernelReads(READS_AT_A_TIME)
+        self._reads = KernelIO(READS_AT_A_TIME)
         self._numbers = count()
         self._queue = deque[_Part]()
         self._in_kernel: dict[int, _Part] = {}

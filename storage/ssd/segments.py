@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from storage.buffers import behind
 from storage.ssd.format import PAGE_BYTES, sync_directory
-from storage.ssd.kernel_reads import KernelRead, KernelReads
+from storage.ssd.kernel_io import KernelIO, Transfer
 
 _OPEN_FILES = 256
 _BUFFERS_PER_CALL = 1023
@@ -108,6 +108,15 @@ class SegmentFiles:
         for batch in _batches(images):
             offset = _write_all(file.descriptor, offset, batch)
 
+    def begin_write(self, writes: KernelIO, number: int, transfer: Transfer) -> bool:
+        """As :meth:`write`, of a transfer's images at its offset, but only begun; False where the kernel does not.
+
+        Fewer bytes than images have may be written, for whatever reason: then :meth:`write` tells it. Raises OSError.
+        """
+        file = self._get(number)
+        self.unsynced.add(number)
+        return writes.begin([transfer._replace(descriptor=file.descriptor)]) == 1
+
     def read(self, number: int, offset: int, images: Sequence[memoryview]) -> None:
         """Fill images, one behind the other, with what is there, and with zeros where the file ends before.
 
@@ -124,7 +133,7 @@ class SegmentFiles:
             offset += done
             left = behind(left, done)
 
-    def begin_reads(self, reads: KernelReads, wanted: Sequence[SegmentRead]) -> int:
+    def begin_reads(self, reads: KernelIO, wanted: Sequence[SegmentRead]) -> int:
         """As :meth:`read`, of several stretches, but only begun; how many were, the first ones.
 
         Fewer bytes than images have may come, for whatever reason: then :meth:`read` tells it.
@@ -134,7 +143,7 @@ class SegmentFiles:
         except OSError:
             return 0
         begun = [
-            KernelRead(one.number, file.descriptor, one.offset, one.images)
+            Transfer(one.number, file.descriptor, one.offset, one.images)
             for one, file in zip(wanted, files, strict=True)
         ]
         return reads.begin(begun)

@@ -104,7 +104,8 @@ class SsdTier(Tier):
         self._recycler = Recycler(self._core, WhenFull(when_full))
         self._fit_budget(directory)
         self._reader = Reader(self._core, self._settle)
-        self._queue = CommitQueue(self._lock, Writer(self._core, self._recycler, WhenFull(when_full)).write_group)
+        self._writer = Writer(self._core, self._recycler, WhenFull(when_full))
+        self._queue = CommitQueue(self._lock, self._writer.write_group)
 
     @property
     def is_durable(self) -> bool:
@@ -263,6 +264,7 @@ class SsdTier(Tier):
                 self._core.files.sync()
             except (lmdb.Error, OSError) as error:
                 self._core.write_failed(error)
+            self._writer.close()
             self._core.loader.close()
             self._core.files.close()
             try:

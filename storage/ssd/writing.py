@@ -5,8 +5,8 @@ at any moment leaves an index that names only what was written, and whatever was
 written without a sync is marked: before it is acknowledged as durable it is read, and its segment synced.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import lmdb
@@ -14,7 +14,7 @@ import xxhash
 
 from storage.base import Record, WriteOutcome, WriteResult
 from storage.ssd.batch import Batch
-from storage.ssd.commit_queue import Call
+from storage.ssd.commit_queue import Call, Group
 from storage.ssd.core import Core
 from storage.ssd.format import HEADER_BYTES, PAGE_BYTES, RecordHeader, padded_bytes
 from storage.ssd.ids import id_bytes_of
@@ -24,12 +24,15 @@ from storage.ssd.quarantine import note_of
 from storage.ssd.recycle import Recycler, Row
 from storage.ssd.rows import RELAXED, Slot, unpack_slot
 from storage.ssd.sizing import WhenFull
-from storage.ssd.space import Place
+from storage.ssd.spool import Spool
 from storage.ssd.upkeep import drop_quarantined, write_touches
 
 _ZEROS = bytes(PAGE_BYTES)
 _SLICE_SHARE = 0.125
 """Of the budget: how much one commit may write. A larger call is cut into several."""
+
+_JOINED_BYTES = 32 << 20
+"""With padding: whoever was first has waited for so much by then."""
 
 _WRITTEN = {WriteOutcome.STORED, WriteOutcome.REPLACED}
 
@@ -55,12 +58,15 @@ class _Item(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Run:
-    """Images that go to one stretch of a segment, up to the offset ``end``."""
+class _Commit:
+    """One commit in the making: what was judged so far, and the images by their generation."""
 
-    place: Place
-    images: list[memoryview]
-    end: int
+    batch: Batch
+    durable: bool
+    is_closed_to_new: bool
+    items: list[_Item] = field(default_factory=list)
+    results: list[WriteResult] = field(default_factory=list)
+    images: dict[int, memoryview] = field(default_factory=dict)
 
 
 class Writer:
@@ -76,20 +82,23 @@ class Writer:
         self._core = core
         self._recycler = recycler
         self._when_full = when_full
+        self._spool = Spool(core.files)
 
-    def write_group(self, calls: list[Call]) -> None:
+    def write_group(self, group: Group) -> None:
         """Write the records of all calls, durably when one asks for it, and fill in their results."""
-        records = [record for call in calls for record in call.records]
-        keys = id_bytes_of([record.id for record in records])
-        items = [_Item.of(record, key) for record, key in zip(records, keys, strict=True)]
-        durable = any(call.durable for call in calls)
         results: list[WriteResult] = []
-        for part in self._slices(items):
-            results += self._write_slice(part, durable)
+        *parts, last = self._slices([item for call in group.calls for item in _items(call)])
+        for part in parts:
+            results += self._write_slice(part, group, is_last=False)
+        results += self._write_slice(last, group, is_last=True)
         start = 0
-        for call in calls:
+        for call in group.calls:
             call.results = results[start : start + len(call.records)]
             start += len(call.records)
+
+    def close(self) -> None:
+        """Let go of what writes need. None is under way."""
+        self._spool.close()
 
     def _slices(self, items: list[_Item]) -> list[list[_Item]]:
         limit = self._core.space.budget_bytes * _SLICE_SHARE
@@ -103,17 +112,33 @@ class Writer:
             size += item.size_bytes
         return slices
 
-    def _write_slice(self, items: list[_Item], durable: bool) -> list[WriteResult]:
+    def _write_slice(self, items: list[_Item], group: Group, *, is_last: bool) -> list[WriteResult]:
+        """Write some items of a group, the last ones together with whoever joins it meanwhile."""
+        joined: list[_Item] = []
+
+        def join() -> list[_Item]:
+            """The records of a call that has come meanwhile; none when there is none, or no room for it."""
+            call = group.join(lambda call: self._fits_too([*items, *joined], call)) if is_last else None
+            late = _items(call) if call is not None else []
+            joined.extend(late)
+            return late
+
         try:
             self._prepare(items)
-            return self._commit(items, durable)
+            return self._commit(items, group.is_durable, join)
         except lmdb.MapFullError:
             self._core.fault("full")
-            return _all(items, WriteOutcome.FULL)
+            return _all([*items, *joined], WriteOutcome.FULL)
         except (lmdb.Error, OSError) as error:
             self._abandon_segment()
             self._core.write_failed(error)
-            return _all(items, WriteOutcome.FULL if is_no_space(error) else WriteOutcome.TIER_DOWN)
+            return _all([*items, *joined], WriteOutcome.FULL if is_no_space(error) else WriteOutcome.TIER_DOWN)
+
+    def _fits_too(self, items: Sequence[_Item], call: Call) -> bool:
+        """Whether a call's records find room behind those of a commit that nothing is done for any more."""
+        sizes = [item.size_bytes for item in (*items, *_items(call))]
+        limit = min(_JOINED_BYTES, self._core.space.budget_bytes * _SLICE_SHARE)
+        return sum(sizes) <= limit and self._core.space.fits(sizes)
 
     def _abandon_segment(self) -> None:
         """After a failed write or sync: what the active segment holds beyond its last sync is in doubt, so leave it."""
@@ -156,20 +181,18 @@ class Writer:
                 sizes.append(item.size_bytes)
         return sizes
 
-    def _commit(self, items: list[_Item], durable: bool) -> list[WriteResult]:
+    def _commit(self, items: list[_Item], durable: bool, join: Callable[[], list[_Item]]) -> list[WriteResult]:
         core = self._core
         is_closed_to_new = self._when_full is WhenFull.REFUSE and core.space.is_over_budget()
         with Batch(core.index) as batch:
-            runs: list[_Run] = []
-            images: dict[int, memoryview] = {}
-            now = core.now()
-            results = [
-                self._write_one(batch, item, now, runs, images, is_closed_to_new, durable=durable) for item in items
-            ]
-            outcomes = {result.outcome for result in results}
+            commit = _Commit(batch, durable, is_closed_to_new)
+            try:
+                self._write_all(commit, items, join)
+            except BaseException:  # Whatever it was, the memory of what is being written is used again.
+                self._spool.abandon()
+                raise
+            outcomes = {result.outcome for result in commit.results}
             durable = durable or WriteOutcome.REPLACED in outcomes
-            for run in runs:
-                core.files.write(run.place.segment, run.place.offset, run.images)
             if durable:
                 core.files.sync()
             if outcomes & _WRITTEN or batch.dropped or batch.is_updated:
@@ -178,19 +201,29 @@ class Writer:
             core.index.sync()
         if outcomes & _WRITTEN:
             core.medium.written()
-        self._tell(items, results, batch, images)
-        return results
+        self._tell(commit)
+        return commit.results
 
-    def _tell(
-        self, items: Sequence[_Item], results: Sequence[WriteResult], batch: Batch, images: dict[int, memoryview]
-    ) -> None:
+    def _write_all(self, commit: _Commit, items: list[_Item], join: Callable[[], list[_Item]]) -> None:
+        """Judge and place items, and those that come while the medium is busy; returns when all are written."""
+        while items:
+            now = self._core.now()
+            commit.items += items
+            commit.results += [self._write_one(commit, item, now) for item in items]
+            self._spool.begin()
+            while not (items := join()) and self._spool.wait():
+                pass
+        self._spool.finish()
+
+    def _tell(self, commit: _Commit) -> None:
         core, written_bytes = self._core, 0
-        core.report(batch.dropped)
+        core.report(commit.batch.dropped)
         duplicates: list[bytes] = []
-        for item, result in zip(items, results, strict=True):
+        for item, result in zip(commit.items, commit.results, strict=True):
             if result.outcome in _WRITTEN:
                 core.ghosts.forget(item.record.id)
-                core.memory.put(result.generation, payload_in(images[result.generation], item.length_bytes))
+                image = commit.images[result.generation]
+                core.memory.put(result.generation, payload_in(image, item.length_bytes))
                 written_bytes += item.length_bytes
             elif result.outcome is WriteOutcome.DUPLICATE:
                 duplicates.append(item.id_bytes)
@@ -200,28 +233,19 @@ class Writer:
         if written_bytes:
             core.observer.moved(core.name, "write", written_bytes)
 
-    def _write_one(
-        self,
-        batch: Batch,
-        item: _Item,
-        now: float,
-        runs: list[_Run],
-        images: dict[int, memoryview],
-        is_closed_to_new: bool,
-        *,
-        durable: bool,
-    ) -> WriteResult:
+    def _write_one(self, commit: _Commit, item: _Item, now: float) -> WriteResult:
         """Judge one record against what is there, and name it at a new place unless that is as good.
 
-        Its image goes to ``runs``, and to ``images`` under its generation.
+        Its image is on its way there then.
         """
+        batch, durable = commit.batch, commit.durable
         core, record = self._core, item.record
         old = self._live_or_dropped(batch, item.id_bytes, now)
         if old is not None and durable and old.flags & RELAXED:
             old = self._settled_or_dropped(batch, item.id_bytes, old)
         if old is not None and record.provenance <= old.provenance:
             return WriteResult(record.id, WriteOutcome.DUPLICATE, old.generation)
-        place = None if is_closed_to_new else core.space.place(batch, item.size_bytes)
+        place = None if commit.is_closed_to_new else core.space.place(batch, item.size_bytes)
         if place is None:
             return WriteResult(record.id, WriteOutcome.FULL, old.generation if old is not None else 0)
         if old is not None:
@@ -242,8 +266,8 @@ class Writer:
             supersedes=record.supersedes,
         )
         batch.put(item.id_bytes, slot)
-        images[generation] = self._image_of(item, slot)
-        _add_to_run(runs, place, images[generation])
+        image = commit.images[generation] = self._image_of(item, slot)
+        self._spool.add(place.segment, place.offset, image)
         return WriteResult(record.id, WriteOutcome.REPLACED if old is not None else WriteOutcome.STORED, generation)
 
     def _settled_or_dropped(self, batch: Batch, id_bytes: bytes, old: Slot) -> Slot | None:
@@ -290,14 +314,10 @@ class Writer:
         return old
 
 
+def _items(call: Call) -> list[_Item]:
+    keys = id_bytes_of([record.id for record in call.records])
+    return [_Item.of(record, key) for record, key in zip(call.records, keys, strict=True)]
+
+
 def _all(items: Sequence[_Item], outcome: WriteOutcome) -> list[WriteResult]:
     return [WriteResult(item.record.id, outcome) for item in items]
-
-
-def _add_to_run(runs: list[_Run], place: Place, image: memoryview) -> None:
-    end = place.offset + image.nbytes
-    if runs and runs[-1].place.segment == place.segment and runs[-1].end == place.offset:
-        runs[-1].images.append(image)
-        runs[-1].end = end
-    else:
-        runs.append(_Run(place, [image], end))

@@ -10,7 +10,7 @@ from storage.base import RecordId, WriteOutcome
 from storage.clock import ManualClock
 from storage.ssd import SsdTier, WhenFull
 from storage.ssd.format import PAGE_BYTES
-from storage.ssd.kernel_reads import KernelReads
+from storage.ssd.kernel_io import KernelIO, Transfer
 from storage.ssd.segments import SegmentFiles, SegmentRead
 from tests.support.observers import RecordingObserver
 from tests.support.records import fetch, make_id, make_records
@@ -147,9 +147,13 @@ class FaultySegmentFiles(SegmentFiles):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         super().read(number, offset, images)
 
-    def begin_reads(self, reads: KernelReads, wanted: Sequence[SegmentRead]) -> int:
+    def begin_reads(self, reads: KernelIO, wanted: Sequence[SegmentRead]) -> int:
         """See :meth:`SegmentFiles.begin_reads`. None: all go through :meth:`read`."""
         return 0
+
+    def begin_write(self, writes: KernelIO, number: int, transfer: Transfer) -> bool:
+        """See :meth:`SegmentFiles.begin_write`. No: all go through :meth:`write`."""
+        return False
 
     def write(self, number: int, offset: int, images: Sequence[memoryview]) -> None:
         """See :meth:`SegmentFiles.write`. A failing one has written half of it."""

@@ -14,7 +14,7 @@ from storage.base import Hold, Loaded
 from storage.ssd import SsdTier
 from storage.ssd.format import PAGE_BYTES
 from storage.ssd.hold import SsdHold
-from storage.ssd.kernel_reads import KernelReads
+from storage.ssd.kernel_io import KernelIO
 from storage.ssd.segments import SegmentFiles, SegmentRead
 from tests.support.damage import damage_on_disk
 from tests.support.observers import RecordingObserver
@@ -46,7 +46,7 @@ class TakingFiles(SegmentFiles):
 
     begun = 0
 
-    def begin_reads(self, reads: KernelReads, wanted: Sequence[SegmentRead]) -> int:
+    def begin_reads(self, reads: KernelIO, wanted: Sequence[SegmentRead]) -> int:
         begun = super().begin_reads(reads, wanted)
         self.begun += sum(len(one.images) for one in wanted[:begun])
         return begun
