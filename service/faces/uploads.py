@@ -18,14 +18,12 @@ from service.shelf.storing import Outcome, Upload, store
 
 SLACK_BYTES = 64 << 10
 """A payload that is so much too large is still read and refused by itself; beyond that the stream is not worth it."""
-BATCH_RECORDS = 64
-BATCH_BYTES = 8 << 20
-"""A batch is one commit: larger ones sync less often, smaller ones hold less memory.
+BATCH_RECORDS = 32
+BATCH_BYTES = 4 << 20
+"""A batch is judged and written in one go: larger ones cost less, smaller ones begin earlier and hold less memory.
 
 Where bytes are scarce, whole frames are one at once, so that nobody waits for room while holding what could be written.
 """
-MOST_BATCHES = 2
-"""How many of a store are kept at a time."""
 INTAKE_BYTES = 24 << 20
 """What all stores under way together may have in memory. Each has a fair share of it, one record at least."""
 
@@ -55,9 +53,14 @@ class Intake:
         return len(self._arrived) >= BATCH_RECORDS or self._arrived_bytes >= self.batch_bytes
 
     @property
+    def share_bytes(self) -> int:
+        """What this store may have in memory: less, the more of them are under way."""
+        return INTAKE_BYTES // max(1, self._context.stores_under_way)
+
+    @property
     def batch_bytes(self) -> int:
-        """How many bytes are a batch: less, the more stores are under way."""
-        return min(BATCH_BYTES, INTAKE_BYTES // ((MOST_BATCHES + 1) * max(1, self._context.stores_under_way)))
+        """How many bytes are a batch: one must have room beside another that is being kept."""
+        return min(BATCH_BYTES, self.share_bytes // 2)
 
     def take(self, *, in_full: bool) -> list[Arrival]:
         """A batch of what has arrived, or less where it is to be taken ``in_full``; nothing while there is none."""
@@ -151,7 +154,8 @@ async def store_stream(context: Context, admitted: Admitted, upload: Upload, sup
         ProblemError: the stream is malformed or too long. What was whole before that is kept, and ``outcomes`` among
             its extra members says what became of it.
     """
-    intake, keeping, outcomes = Intake(context, upload), _Keeping(context, admitted, upload), list[Outcome]()
+    intake, outcomes = Intake(context, upload), list[Outcome]()
+    keeping = _Keeping(context, admitted, upload, intake)
     context.stores_under_way += 1
     problem: ProblemError | None = None
     try:
@@ -179,21 +183,34 @@ async def store_stream(context: Context, admitted: Admitted, upload: Upload, sup
 class _Keeping:
     """The batches that are being kept, a few at a time: the medium is busy with one while the next one is judged."""
 
-    def __init__(self, context: Context, admitted: Admitted, upload: Upload) -> None:
-        self._context, self._admitted, self._upload = context, admitted, upload
-        self._under_way = deque[asyncio.Task[list[Outcome]]]()
+    def __init__(self, context: Context, admitted: Admitted, upload: Upload, intake: Intake) -> None:
+        self._context, self._admitted, self._upload, self._intake = context, admitted, upload, intake
+        self._under_way = deque[tuple[asyncio.Task[list[Outcome]], int]]()
+        self._under_way_bytes = 0
 
     async def begin(self, batch: list[Arrival]) -> list[Outcome]:
-        """Begin to keep a batch, once there is room for it; returns the outcomes of the one that has made room."""
-        outcomes = await self._under_way.popleft() if len(self._under_way) == MOST_BATCHES else []
-        self._under_way.append(asyncio.create_task(self._keep(batch)))
+        """Begin to keep a batch, once there is room beside it for the next; returns the outcomes of those before it
+        that had to be waited for.
+        """
+        outcomes, size_bytes = list[Outcome](), sum(len(arrival.payload) for arrival in batch)
+        while self._under_way and self._under_way_bytes + size_bytes > self._most_bytes:
+            first, first_bytes = self._under_way.popleft()
+            self._under_way_bytes -= first_bytes
+            outcomes += await first
+        self._under_way.append((asyncio.create_task(self._keep(batch)), size_bytes))
+        self._under_way_bytes += size_bytes
         return outcomes
 
     async def end(self) -> list[Outcome]:
         """Wait for all that are left, and return their outcomes; whatever one of them raises is raised after that."""
-        if self._under_way:
-            await asyncio.wait(self._under_way)
-        return [outcome for batch in self._under_way for outcome in batch.result()]
+        left = [task for task, _ in self._under_way]
+        if left:
+            await asyncio.wait(left)
+        return [outcome for task in left for outcome in task.result()]
+
+    @property
+    def _most_bytes(self) -> int:
+        return self._intake.share_bytes - self._intake.batch_bytes
 
     async def _keep(self, batch: list[Arrival]) -> list[Outcome]:
         outcomes = await self._context.run(store, self._context.parts, self._upload, batch)
