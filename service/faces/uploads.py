@@ -24,7 +24,7 @@ BATCH_BYTES = 4 << 20
 
 Where bytes are scarce, whole frames are one at once, so that nobody waits for room while holding what could be written.
 """
-INTAKE_BYTES = 24 << 20
+INTAKE_BYTES = 32 << 20
 """What all stores under way together may have in memory. Each has a fair share of it, one record at least."""
 
 
