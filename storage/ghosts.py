@@ -2,6 +2,7 @@
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 
 from kvshelf_client.words import MissReason
 from storage.base import RecordId
@@ -58,7 +59,10 @@ class Ghosts:
         """
         return self._reasons.get(record_id, MissReason.NEVER_STORED)
 
-    def forget(self, record_id: RecordId) -> None:
-        """The record is stored again: drop its note, if there is one."""
+    def forget(self, ids: Iterable[RecordId]) -> None:
+        """Records are stored again: drop their notes, where there are any."""
+        if not self._reasons:
+            return
         with self._lock:
-            self._reasons.pop(record_id, None)
+            for record_id in ids:
+                self._reasons.pop(record_id, None)

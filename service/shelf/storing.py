@@ -11,7 +11,7 @@ from service.namespaces import Namespace
 from service.planner import Ran, Refusal, judge_store
 from service.shelf.fates import Fate
 from service.shelf.parts import Parts
-from storage.base import Payload, Record, Tier, WriteOutcome, WriteResult
+from storage.base import Payload, Record, WriteOutcome, WriteResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,23 +70,20 @@ def ran_plan(parts: Parts, owner: str | None, namespace: Namespace, plan_id: str
 
 def store(parts: Parts, upload: Upload, frames: Sequence[tuple[FrameHeader, Payload]]) -> list[Outcome]:
     """Keep a batch of records; one outcome each, in order. Each tier gets its records in one commit."""
-    outcomes: dict[int, Outcome] = {}
-    accepted: dict[RecordClass, list[tuple[int, Record]]] = {RecordClass.BLOCK: [], RecordClass.SNAPSHOT: []}
-    for position, (header, payload) in enumerate(frames):
-        judged = _judge(upload, header)
-        if isinstance(judged, str):
-            outcomes[position] = _outcome(header, "refused", judged)
-        else:
-            accepted[_CLASSES[header.kind]].append((position, _record(upload, header, payload, judged)))
-    for tier, kind in ((parts.blocks, RecordClass.BLOCK), (parts.snapshots, RecordClass.SNAPSHOT)):
-        for position, record, result in _write(parts, tier, accepted[kind], durable=upload.durable):
-            if result.outcome in _FATES:
-                parts.fates.note(kind.name.lower(), [record.id], _FATES[result.outcome])
-            header, words = frames[position][0], _OUTCOMES[result.outcome]
-            outcomes[position] = _outcome(header, *words, record.provenance, result.generation)
-    ordered = [outcomes[position] for position in range(len(frames))]
-    _count(parts, frames, ordered)
-    return ordered
+    accepted: dict[RecordClass, list[Record]] = {RecordClass.BLOCK: [], RecordClass.SNAPSHOT: []}
+    judgements = [_judge(upload, header) for header, _ in frames]
+    for (header, payload), judged in zip(frames, judgements, strict=True):
+        if not isinstance(judged, str):
+            accepted[_CLASSES[header.kind]].append(_record(upload, header, payload, judged))
+    written = {kind: iter(_write(parts, kind, records, durable=upload.durable)) for kind, records in accepted.items()}
+    outcomes = [
+        _outcome(header, "refused", judged)
+        if isinstance(judged, str)
+        else _kept(header, judged, next(written[_CLASSES[header.kind]]))
+        for (header, _), judged in zip(frames, judgements, strict=True)
+    ]
+    _count(parts, frames, outcomes)
+    return outcomes
 
 
 def _outcome(
@@ -95,16 +92,22 @@ def _outcome(
     return Outcome(header.key, header.shard, _CLASSES[header.kind], outcome, reason, provenance, generation)
 
 
-def _write(
-    parts: Parts, tier: Tier, numbered: list[tuple[int, Record]], *, durable: bool
-) -> list[tuple[int, Record, WriteResult]]:
-    if not numbered:
+def _kept(header: FrameHeader, provenance: Provenance, result: WriteResult) -> Outcome:
+    return _outcome(header, *_OUTCOMES[result.outcome], provenance, result.generation)
+
+
+def _write(parts: Parts, kind: RecordClass, records: list[Record], *, durable: bool) -> list[WriteResult]:
+    """Hand records to their tier, in one commit; who is not kept is remembered."""
+    if not records:
         return []
-    is_pool = tier is parts.snapshots
-    exact = [record.id.key for _, record in numbered if is_pool and record.provenance is Provenance.EXACT]
+    is_pool = kind is RecordClass.SNAPSHOT
+    tier = parts.snapshots if is_pool else parts.blocks
+    exact = [record.id.key for record in records if is_pool and record.provenance is Provenance.EXACT]
     with parts.turns.of(exact), parts.metrics.tier_latency.labels(tier.name, "write").time():
-        results = tier.write([record for _, record in numbered], durable=durable)
-    return [(position, record, result) for (position, record), result in zip(numbered, results, strict=True)]
+        results = tier.write(records, durable=durable)
+    for fate in _FATES.keys() & {result.outcome for result in results}:
+        parts.fates.note(kind.name.lower(), [one.id for one in results if one.outcome is fate], _FATES[fate])
+    return results
 
 
 def _judge(upload: Upload, header: FrameHeader) -> Provenance | str:

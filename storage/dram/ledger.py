@@ -61,7 +61,7 @@ class Ledger:
             self._account(head, 1)
             if len(self._known) > self._limit:
                 self._forget(next(iter(self._known)))
-        self._ghosts.forget(record_id)
+        self._ghosts.forget([record_id])
 
     def known(self, record_id: RecordId) -> Head | None:
         """The header the record had when it was last seen."""

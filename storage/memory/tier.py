@@ -239,7 +239,7 @@ class MemoryTier(Tier):
             record.label,
         )
         self._slots.add(Slot(entry, payload, record.owner, self._clock.monotonic() + self._ttl_seconds))
-        self._ghosts.forget(record.id)
+        self._ghosts.forget([record.id])
         self._observer.moved(self.name, "write", length)
         return self._generation
 

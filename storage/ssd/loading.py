@@ -258,13 +258,13 @@ class Loader:
     def _read_one(self, place: Place) -> Read:
         payload = self.attempt(*place)
         if isinstance(payload, memoryview):
-            self._memory.put(place.entry.generation, payload)
+            self._memory.put([(place.entry.generation, payload)])
         return payload
 
     def _kept(self, entry: Entry, image: memoryview) -> memoryview | None:
         payload = verified(entry, image)
         if payload is not None:
-            self._memory.put(entry.generation, payload)
+            self._memory.put([(entry.generation, payload)])
             self._on_read(len(payload))
         return payload
 

@@ -41,19 +41,18 @@ class PayloadMemory:
                     self._payloads.move_to_end(generation)
             return found
 
-    def put(self, generation: int, payload: memoryview) -> None:
-        """Keep a payload whose checksum was verified and that nobody changes any more."""
-        size = _size_of(payload)
-        if size > self.budget_bytes:
-            return
+    def put(self, payloads: Iterable[tuple[int, memoryview]]) -> None:
+        """Keep payloads, under their generations, whose checksums were verified and that nobody changes any more."""
         with self._lock:
-            if generation in self._payloads or generation in self._forgotten:
-                return
-            self._payloads[generation] = payload
-            self.used_bytes += size
-            while self.used_bytes > self.budget_bytes:
-                _, oldest = self._payloads.popitem(last=False)
-                self.used_bytes -= _size_of(oldest)
+            for generation, payload in payloads:
+                size = _size_of(payload)
+                if size > self.budget_bytes or generation in self._payloads or generation in self._forgotten:
+                    continue
+                self._payloads[generation] = payload
+                self.used_bytes += size
+                while self.used_bytes > self.budget_bytes:
+                    _, oldest = self._payloads.popitem(last=False)
+                    self.used_bytes -= _size_of(oldest)
 
     def forget(self, generations: Iterable[int]) -> None:
         """Let go of what records that are no more left here, and take it from no read that is still under way."""

@@ -59,14 +59,14 @@ class _Item(NamedTuple):
 
 @dataclass(slots=True)
 class _Commit:
-    """One commit in the making: what was judged so far, and the images by their generation."""
+    """One commit in the making: what was judged so far, and the payloads that are new, under their generations."""
 
     batch: Batch
     durable: bool
     is_closed_to_new: bool
     items: list[_Item] = field(default_factory=list)
     results: list[WriteResult] = field(default_factory=list)
-    images: dict[int, memoryview] = field(default_factory=dict)
+    payloads: list[tuple[int, memoryview]] = field(default_factory=list)
 
 
 class Writer:
@@ -216,22 +216,17 @@ class Writer:
         self._spool.finish()
 
     def _tell(self, commit: _Commit) -> None:
-        core, written_bytes = self._core, 0
+        core, pairs = self._core, list(zip(commit.items, commit.results, strict=True))
         core.report(commit.batch.dropped)
-        duplicates: list[bytes] = []
-        for item, result in zip(commit.items, commit.results, strict=True):
-            if result.outcome in _WRITTEN:
-                core.ghosts.forget(item.record.id)
-                image = commit.images[result.generation]
-                core.memory.put(result.generation, payload_in(image, item.length_bytes))
-                written_bytes += item.length_bytes
-            elif result.outcome is WriteOutcome.DUPLICATE:
-                duplicates.append(item.id_bytes)
-            else:
-                core.fault("full")
+        duplicates = [item.id_bytes for item, result in pairs if result.outcome is WriteOutcome.DUPLICATE]
         core.touches.add(duplicates, core.now())
-        if written_bytes:
-            core.observer.moved(core.name, "write", written_bytes)
+        written = [(item, result) for item, result in pairs if result.outcome in _WRITTEN]
+        core.ghosts.forget(result.id for _, result in written)
+        core.memory.put(commit.payloads)
+        for _ in range(len(pairs) - len(duplicates) - len(written)):
+            core.fault("full")
+        if written:
+            core.observer.moved(core.name, "write", sum(item.length_bytes for item, _ in written))
 
     def _write_one(self, commit: _Commit, item: _Item, now: float) -> WriteResult:
         """Judge one record against what is there, and name it at a new place unless that is as good.
@@ -252,21 +247,22 @@ class Writer:
             batch.drop(item.id_bytes, old, "replaced")
         generation = core.index.next_generation()
         slot = Slot(
-            generation=generation,
-            checksum=record.checksum,
-            created_at=now,
-            last_used_at=now,
-            segment=place.segment,
-            page=place.page,
-            length_bytes=item.length_bytes,
-            owner=batch.owner_number(record.owner),
-            provenance=int(record.provenance),
-            flags=0 if durable else RELAXED,
-            label=record.label,
-            supersedes=record.supersedes,
+            generation,
+            record.checksum,
+            now,
+            now,
+            place.segment,
+            place.page,
+            item.length_bytes,
+            batch.owner_number(record.owner),
+            int(record.provenance),
+            0 if durable else RELAXED,
+            record.label,
+            record.supersedes,
         )
         batch.put(item.id_bytes, slot)
-        image = commit.images[generation] = self._image_of(item, slot)
+        image = self._image_of(item, slot)
+        commit.payloads.append((generation, payload_in(image, item.length_bytes)))
         self._spool.add(place.segment, place.offset, image)
         return WriteResult(record.id, WriteOutcome.REPLACED if old is not None else WriteOutcome.STORED, generation)
 

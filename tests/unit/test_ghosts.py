@@ -19,8 +19,8 @@ def test_what_was_noted_is_the_reason() -> None:
     assert ghosts.reason(make_id(1, shard=1)) is MissReason.EVICTED
     ghosts.note(make_id(1), MissReason.EVICTED)
     assert ghosts.reason(make_id(1)) is MissReason.EVICTED
-    ghosts.forget(make_id(1))
-    ghosts.forget(make_id(77))
+    ghosts.forget([make_id(1)])
+    ghosts.forget([make_id(77)])
     assert ghosts.reason(make_id(1)) is MissReason.NEVER_STORED
     assert len(ghosts) == 2
 
@@ -56,7 +56,7 @@ def test_threads_never_break_the_limit() -> None:
     def work(first: int) -> None:
         for number in range(first, first + 500):
             ghosts.note(make_id(number), MissReason.EXPIRED)
-            ghosts.forget(make_id(number - 3))
+            ghosts.forget([make_id(number - 3)])
 
     threads = [threading.Thread(target=work, args=(start,)) for start in (0, 250, 5000)]
     for thread in threads:

@@ -13,7 +13,7 @@ def payload(fill: int) -> memoryview:
 def filled(room: int, *numbers: int) -> PayloadMemory:
     memory = PayloadMemory(room * ONE_BYTES)
     for number in numbers:
-        memory.put(number, payload(number))
+        memory.put([(number, payload(number))])
     return memory
 
 
@@ -28,7 +28,7 @@ def test_what_was_put_is_there() -> None:
 def test_the_least_recently_used_goes_first() -> None:
     memory = filled(2, 1, 2)
     memory.get([1])
-    memory.put(3, payload(3))
+    memory.put([(3, payload(3))])
     assert memory.get([1, 2, 3]) == [payload(1), None, payload(3)]
     assert memory.used_bytes == 2 * ONE_BYTES
 
@@ -41,7 +41,7 @@ def test_putting_the_same_again_changes_nothing() -> None:
 def test_what_is_over_the_budget_is_not_kept() -> None:
     assert filled(0, 1).get([1]) == [None]
     memory = filled(1, 1)
-    memory.put(2, memoryview(bytes(2 * PAGE_BYTES)))
+    memory.put([(2, memoryview(bytes(2 * PAGE_BYTES)))])
     assert memory.get([1, 2]) == [payload(1), None]
 
 
@@ -49,6 +49,6 @@ def test_what_was_forgotten_is_taken_from_no_late_reader() -> None:
     memory = filled(2, 1, 2)
     memory.forget([1, 7])
     assert memory.used_bytes == ONE_BYTES
-    memory.put(1, payload(1))
-    memory.put(7, payload(7))
+    memory.put([(1, payload(1))])
+    memory.put([(7, payload(7))])
     assert memory.get([1, 7, 2]) == [None, None, payload(2)]
