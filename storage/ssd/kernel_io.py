@@ -36,14 +36,42 @@ _ENDED = struct.Struct("<QQqq")
 """``struct io_event``: the transfer's number, where the request was, how many bytes moved, what is not used here."""
 
 
-class Transfer(NamedTuple):
-    """What is to be begun: images one behind the other are read from an offset of a descriptor, or written there."""
+class Request:
+    """A transfer made ready: images one behind the other are read from an offset of a descriptor, or written there.
 
-    number: int
-    descriptor: int
-    offset: int
-    images: Sequence[memoryview]
-    is_write: bool = False
+    The images are whole ones of :mod:`.images`. They must be left alone from when it is begun until
+    :meth:`KernelIO.wait` has named it, and it must live so long.
+
+    Args:
+        number: what it is called when it has ended.
+        descriptor: of the file.
+        offset: where in it.
+        images: what is moved.
+        is_write: writes them.
+        file: kept alive with the request, so that the descriptor stays what it is.
+    """
+
+    __slots__ = ("_block", "_buffers", "address", "file", "images", "is_write", "number", "offset")
+
+    def __init__(
+        self,
+        number: int,
+        descriptor: int,
+        offset: int,
+        images: Sequence[memoryview],
+        *,
+        is_write: bool = False,
+        file: object = None,
+    ) -> None:
+        self.number, self.offset, self.images, self.is_write, self.file = number, offset, images, is_write, file
+        self._buffers = ctypes.create_string_buffer(
+            b"".join([_BUFFER.pack(ctypes.addressof(one.obj), one.nbytes) for one in images])  # type: ignore[arg-type]
+        )
+        code, listed = _PWRITEV if is_write else _PREADV, ctypes.addressof(self._buffers)
+        packed = _REQUEST.pack(number, 0, 0, code, 0, descriptor, listed, len(images), offset, 0, 0, 0)
+        self._block = ctypes.create_string_buffer(packed, len(packed))
+        self.address = ctypes.addressof(self._block)
+        """Where the kernel finds it."""
 
 
 class KernelIO:
@@ -63,27 +91,12 @@ class KernelIO:
         has_any = calls is not None and not self._call(calls.setup, most, ctypes.byref(self._context))
         self._calls = calls if has_any else None
 
-    def begin(self, transfers: Sequence[Transfer]) -> int:
-        """Have images filled or written; how many were begun, the first ones. The kernel may take no more, or none.
-
-        The images are whole ones of :mod:`.images`, and must live, and be left alone, until :meth:`wait` has named
-        their transfer; the descriptors may be closed.
-        """
-        if self._calls is None or not transfers:
+    def begin(self, requests: Sequence[Request]) -> int:
+        """Have images filled or written; how many were begun, the first ones. The kernel may take no more, or none."""
+        if self._calls is None or not requests:
             return 0
-        buffers = ctypes.create_string_buffer(
-            b"".join([_BUFFER.pack(ctypes.addressof(one.obj), one.nbytes) for each in transfers for one in each.images])  # type: ignore[arg-type]
-        )
-        requests = ctypes.create_string_buffer(_REQUEST.size * len(transfers))
-        listed = ctypes.addressof(buffers)
-        for index, (number, descriptor, offset, images, is_write) in enumerate(transfers):
-            at, count = index * _REQUEST.size, len(images)
-            code = _PWRITEV if is_write else _PREADV
-            _REQUEST.pack_into(requests, at, number, 0, 0, code, 0, descriptor, listed, count, offset, 0, 0, 0)
-            listed += count * _BUFFER.size
-        first, size = ctypes.addressof(requests), _REQUEST.size
-        pointers = (ctypes.c_void_p * len(transfers))(*range(first, first + size * len(transfers), size))
-        begun: int = self._call(self._calls.submit, self._context, ctypes.c_long(len(transfers)), pointers)
+        pointers = (ctypes.c_void_p * len(requests))(*[request.address for request in requests])
+        begun: int = self._call(self._calls.submit, self._context, ctypes.c_long(len(requests)), pointers)
         return max(0, begun)
 
     def wait(self) -> list[tuple[int, int]]:

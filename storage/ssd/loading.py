@@ -7,7 +7,8 @@ and what is read ahead of a client that has stopped taking it is let go of like 
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import count
+from contextlib import suppress
+from itertools import count, islice
 from threading import Condition, Lock, Thread
 from typing import NamedTuple
 
@@ -17,9 +18,9 @@ from storage.base import Entry, Miss
 from storage.ssd.format import HEADER_BYTES, PAGE_BYTES, RecordHeader, padded_bytes
 from storage.ssd.ids import pack_id
 from storage.ssd.images import Images, payload_in
-from storage.ssd.kernel_io import KernelIO
+from storage.ssd.kernel_io import KernelIO, Request
 from storage.ssd.memory import PayloadMemory
-from storage.ssd.segments import SegmentFiles, SegmentRead
+from storage.ssd.segments import SegmentFiles
 
 READS_AT_A_TIME = 16
 """What an NVMe disk needs to be busy, also while what has come is looked at."""
@@ -74,11 +75,12 @@ class _Task:
 
 
 class _Part:
-    """Neighbours, which stretch of their task they are, and the images they are read into."""
+    """Neighbours, which stretch of their task they are, the images they are read into, and what the kernel is asked."""
 
     def __init__(self, task: _Task, at: int, places: Sequence[Place]) -> None:
         self.task, self.at, self.places = task, at, places
         self.images: list[memoryview] = []
+        self.request: Request | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -185,21 +187,33 @@ class Loader:
     def _begin_some(self) -> None:
         """Keep the medium busy. Called with the lock held."""
         while room := min(READS_AT_A_TIME - len(self._in_kernel), len(self._queue)):
-            wanted: list[SegmentRead] = []
-            for _, number in zip(range(room), self._numbers, strict=False):
+            requests: list[Request] = []
+            for _ in range(room):
                 part = self._queue.popleft()
                 try:
-                    part.images = [self._images.take(place.entry.length_bytes) for place in part.places]
-                except OSError as error:  # There is no memory.
+                    requests.append(self._request_of(part))
+                except OSError as error:
                     self._threads.submit(self._settle, part, error)
-                    continue
-                segment, page = part.places[0].spot
-                wanted.append(SegmentRead(number, segment, page * PAGE_BYTES, part.images))
-                self._in_kernel[number] = part
-            begun = self._files.begin_reads(self._reads, wanted)
-            for one in wanted[begun:]:
+                else:
+                    self._in_kernel[requests[-1].number] = part
+            begun = self._files.begin(self._reads, requests)
+            for one in requests[begun:]:
                 self._threads.submit(self._read, self._in_kernel.pop(one.number))
         self._has_begun.notify()
+
+    def _make_ready(self) -> None:
+        """Make ready what is begun next, while the medium is busy: it stands still when that must be done first."""
+        with self._lock, suppress(OSError):  # It is told when its turn comes.
+            for part in islice(self._queue, READS_AT_A_TIME):
+                self._request_of(part)
+
+    def _request_of(self, part: _Part) -> Request:
+        """What the kernel is asked for a part. Raises OSError: there is no memory for it, or no such file."""
+        if part.request is None:
+            part.images = [self._images.take(place.entry.length_bytes) for place in part.places]
+            segment, page = part.places[0].spot
+            part.request = self._files.request(next(self._numbers), segment, page * PAGE_BYTES, part.images)
+        return part.request
 
     def _take_in(self) -> None:
         """What the thread does that waits for the kernel."""
@@ -223,6 +237,7 @@ class Loader:
                 self._settle(part)
             else:
                 self._threads.submit(self._read, part)
+        self._make_ready()
 
     def _read(self, part: _Part) -> None:
         """Read neighbours in one go. Where that fails, each is read by itself by whoever needs it."""

@@ -6,11 +6,10 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from storage.buffers import behind
 from storage.ssd.format import PAGE_BYTES, sync_directory
-from storage.ssd.kernel_io import KernelIO, Transfer
+from storage.ssd.kernel_io import KernelIO, Request
 
 _OPEN_FILES = 256
 _BUFFERS_PER_CALL = 1023
@@ -38,15 +37,6 @@ class _File:
     def __del__(self) -> None:
         if hasattr(self, "descriptor"):
             os.close(self.descriptor)
-
-
-class SegmentRead(NamedTuple):
-    """A read that is to be begun: its number, and the images to be filled from an offset of a segment."""
-
-    number: int
-    segment: int
-    offset: int
-    images: Sequence[memoryview]
 
 
 class SegmentFiles:
@@ -108,15 +98,6 @@ class SegmentFiles:
         for batch in _batches(images):
             offset = _write_all(file.descriptor, offset, batch)
 
-    def begin_write(self, writes: KernelIO, number: int, transfer: Transfer) -> bool:
-        """As :meth:`write`, of a transfer's images at its offset, but only begun; False where the kernel does not.
-
-        Fewer bytes than images have may be written, for whatever reason: then :meth:`write` tells it. Raises OSError.
-        """
-        file = self._get(number)
-        self.unsynced.add(number)
-        return writes.begin([transfer._replace(descriptor=file.descriptor)]) == 1
-
     def read(self, number: int, offset: int, images: Sequence[memoryview]) -> None:
         """Fill images, one behind the other, with what is there, and with zeros where the file ends before.
 
@@ -133,20 +114,21 @@ class SegmentFiles:
             offset += done
             left = behind(left, done)
 
-    def begin_reads(self, reads: KernelIO, wanted: Sequence[SegmentRead]) -> int:
-        """As :meth:`read`, of several stretches, but only begun; how many were, the first ones.
+    def request(
+        self, number: int, segment: int, offset: int, images: Sequence[memoryview], *, is_write: bool = False
+    ) -> Request:
+        """What :meth:`read` does, or :meth:`write`, made ready to be begun under a number. Raises OSError."""
+        file = self._get(segment)
+        if is_write:
+            self.unsynced.add(segment)
+        return Request(number, file.descriptor, offset, images, is_write=is_write, file=file)
 
-        Fewer bytes than images have may come, for whatever reason: then :meth:`read` tells it.
+    def begin(self, kernel: KernelIO, requests: Sequence[Request]) -> int:
+        """Begin requests; how many were, the first ones.
+
+        Fewer bytes than images have may be moved, for whatever reason: then :meth:`read` or :meth:`write` tells it.
         """
-        try:
-            files = [self._get(one.segment) for one in wanted]
-        except OSError:
-            return 0
-        begun = [
-            Transfer(one.number, file.descriptor, one.offset, one.images)
-            for one, file in zip(wanted, files, strict=True)
-        ]
-        return reads.begin(begun)
+        return kernel.begin(requests)
 
     def bring_into_cache(self, number: int, offset: int, size_bytes: int) -> None:
         """Have the kernel read a stretch into the page cache, for processes that map the file. Raises OSError."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from itertools import count
 
-from storage.ssd.kernel_io import KernelIO, Transfer
+from storage.ssd.kernel_io import KernelIO
 from storage.ssd.segments import SegmentFiles
 
 PIECE_BYTES = 1 << 20
@@ -52,8 +52,8 @@ class Spool:
         if piece is None:
             return
         number = next(self._numbers)
-        transfer = Transfer(number, -1, piece.offset, piece.images, is_write=True)
-        if self._files.begin_write(self._writes, piece.segment, transfer):
+        request = self._files.request(number, piece.segment, piece.offset, piece.images, is_write=True)
+        if self._files.begin(self._writes, [request]):
             self._under_way[number] = piece
         else:
             self._files.write(piece.segment, piece.offset, piece.images)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from storage.base import Tier
 from storage.ssd import SsdTier
-from storage.ssd.kernel_io import KernelIO, Transfer
+from storage.ssd.kernel_io import KernelIO, Request
 from storage.ssd.segments import SegmentFiles
 from tests.support.tiers import SsdFactory
 
@@ -31,9 +31,9 @@ class VolatileFiles(SegmentFiles):
         self.pending: list[tuple[int, int, bytes]] = []
         """Segment, offset and former bytes of the writes that were not synced, oldest first."""
 
-    def begin_write(self, writes: KernelIO, number: int, transfer: Transfer) -> bool:
-        """See :meth:`SegmentFiles.begin_write`. No: all go through :meth:`write`."""
-        return False
+    def begin(self, kernel: KernelIO, requests: Sequence[Request]) -> int:
+        """See :meth:`SegmentFiles.begin`. No writes: they go through :meth:`write`."""
+        return 0 if any(request.is_write for request in requests) else super().begin(kernel, requests)
 
     def write(self, number: int, offset: int, images: Sequence[memoryview]) -> None:
         """See :meth:`SegmentFiles.write`."""

@@ -10,8 +10,8 @@ from storage.base import RecordId, WriteOutcome
 from storage.clock import ManualClock
 from storage.ssd import SsdTier, WhenFull
 from storage.ssd.format import PAGE_BYTES
-from storage.ssd.kernel_io import KernelIO, Transfer
-from storage.ssd.segments import SegmentFiles, SegmentRead
+from storage.ssd.kernel_io import KernelIO, Request
+from storage.ssd.segments import SegmentFiles
 from tests.support.observers import RecordingObserver
 from tests.support.records import fetch, make_id, make_records
 
@@ -147,13 +147,9 @@ class FaultySegmentFiles(SegmentFiles):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         super().read(number, offset, images)
 
-    def begin_reads(self, reads: KernelIO, wanted: Sequence[SegmentRead]) -> int:
-        """See :meth:`SegmentFiles.begin_reads`. None: all go through :meth:`read`."""
+    def begin(self, kernel: KernelIO, requests: Sequence[Request]) -> int:
+        """See :meth:`SegmentFiles.begin`. None: all go through :meth:`read` and :meth:`write`."""
         return 0
-
-    def begin_write(self, writes: KernelIO, number: int, transfer: Transfer) -> bool:
-        """See :meth:`SegmentFiles.begin_write`. No: all go through :meth:`write`."""
-        return False
 
     def write(self, number: int, offset: int, images: Sequence[memoryview]) -> None:
         """See :meth:`SegmentFiles.write`. A failing one has written half of it."""

@@ -14,8 +14,8 @@ from storage.base import Hold, Loaded
 from storage.ssd import SsdTier
 from storage.ssd.format import PAGE_BYTES
 from storage.ssd.hold import SsdHold
-from storage.ssd.kernel_io import KernelIO
-from storage.ssd.segments import SegmentFiles, SegmentRead
+from storage.ssd.kernel_io import KernelIO, Request
+from storage.ssd.segments import SegmentFiles
 from tests.support.damage import damage_on_disk
 from tests.support.observers import RecordingObserver
 from tests.support.records import entry_of, fetch, make_id, make_record, make_records, reasons
@@ -46,9 +46,9 @@ class TakingFiles(SegmentFiles):
 
     begun = 0
 
-    def begin_reads(self, reads: KernelIO, wanted: Sequence[SegmentRead]) -> int:
-        begun = super().begin_reads(reads, wanted)
-        self.begun += sum(len(one.images) for one in wanted[:begun])
+    def begin(self, kernel: KernelIO, requests: Sequence[Request]) -> int:
+        begun = super().begin(kernel, requests)
+        self.begun += sum(len(one.images) for one in requests[:begun] if not one.is_write)
         return begun
 
 

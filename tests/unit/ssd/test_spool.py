@@ -8,7 +8,7 @@ import pytest
 
 from storage.ssd.format import PAGE_BYTES
 from storage.ssd.images import Images
-from storage.ssd.kernel_io import KernelIO, Transfer
+from storage.ssd.kernel_io import Request
 from storage.ssd.segments import SegmentFiles
 from storage.ssd.spool import PIECE_BYTES, PIECES_AT_A_TIME, Spool
 
@@ -21,17 +21,18 @@ class WatchedFiles(SegmentFiles):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        self.begun: list[Transfer] = []
+        self.begun: list[Request] = []
         self.written: list[tuple[int, int, int]] = []
         """Segment, offset and images of the writes that were waited for."""
         self.is_short = False
 
-    def begin_write(self, writes: KernelIO, number: int, transfer: Transfer) -> bool:
-        """See :meth:`SegmentFiles.begin_write`."""
-        self.begun.append(transfer)
-        return super().begin_write(
-            writes, number, transfer._replace(images=transfer.images[:-1]) if self.is_short else transfer
-        )
+    def request(
+        self, number: int, segment: int, offset: int, images: Sequence[memoryview], *, is_write: bool = False
+    ) -> Request:
+        """See :meth:`SegmentFiles.request`."""
+        asked = images[:-1] if self.is_short else images
+        self.begun.append(super().request(number, segment, offset, asked, is_write=is_write))
+        return self.begun[-1]
 
     def write(self, number: int, offset: int, images: Sequence[memoryview]) -> None:
         """See :meth:`SegmentFiles.write`."""
