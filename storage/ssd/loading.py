@@ -63,6 +63,9 @@ def verified(entry: Entry, image: memoryview) -> memoryview | None:
     return payload if xxhash.xxh3_64_intdigest(payload) == entry.checksum else None
 
 
+_Mark = tuple[int, Spot]
+
+
 class _Task:
     """Some stretches that are read for whoever asks: what has come of each, and how many are ``left``."""
 
@@ -98,7 +101,7 @@ class Loader:
         files: the segments.
         images: memory to read into.
         memory: where verified payloads are kept.
-        on_read: told the payload bytes of each record that came from the medium.
+        on_read: told how many payload bytes came from the medium.
     """
 
     def __init__(
@@ -254,37 +257,40 @@ class Loader:
 
         Whatever goes wrong here is told too: whoever asked would wait for ever.
         """
-        task, images = part.task, part.images
+        task, images, reads = part.task, part.images, list[Read]()
         try:
-            task.reads[part.at] = [error or self._kept(place.entry, images[at]) for at, place in enumerate(part.places)]
+            task.reads[part.at] = [error or verified(place.entry, images[at]) for at, place in enumerate(part.places)]
         except Exception as problem:  # noqa: BLE001
             task.problem = problem
         with self._lock:
             task.left -= 1
             if task.left:
                 return
+        try:
+            reads = [read for reads in task.reads for read in reads]
+            self._keep(task.marks, reads)
+        except Exception as problem:  # noqa: BLE001
+            task.problem = problem
+        with self._lock:
             for mark in task.marks:
                 del self._under_way[mark]
         if task.problem is not None:
             task.future.set_exception(task.problem)
         else:
-            task.future.set_result([read for reads in task.reads for read in reads])
+            task.future.set_result(reads)
+
+    def _keep(self, marks: Sequence[_Mark], reads: Sequence[Read]) -> None:
+        """Tell of what came from the medium, and keep it in memory."""
+        sound = [(mark[0], read) for mark, read in zip(marks, reads, strict=False) if isinstance(read, memoryview)]
+        if sound:
+            self._on_read(sum(len(payload) for _, payload in sound))
+        self._memory.put(sound)
 
     def _read_one(self, place: Place) -> Read:
         payload = self.attempt(*place)
         if isinstance(payload, memoryview):
             self._memory.put([(place.entry.generation, payload)])
         return payload
-
-    def _kept(self, entry: Entry, image: memoryview) -> memoryview | None:
-        payload = verified(entry, image)
-        if payload is not None:
-            self._memory.put([(entry.generation, payload)])
-            self._on_read(len(payload))
-        return payload
-
-
-_Mark = tuple[int, Spot]
 
 
 def _mark(place: Place) -> _Mark:
