@@ -8,13 +8,18 @@ from collections.abc import Callable
 GB = 1e9
 
 
-def rate_gb_s(transfer: Callable[[], int], seconds: float) -> float:
-    """Repeat a transfer for at least so long, once at least; returns GB/s. ``transfer`` returns the bytes it moved."""
-    moved = 0
-    started = time.perf_counter()
+def rate_gb_s(transfer: Callable[[], int], seconds: float, *, before: Callable[[], object] | None = None) -> float:
+    """Repeat a transfer for at least so long, once at least; returns GB/s. ``transfer`` returns the bytes it moved.
+
+    What is done ``before`` each one is not counted.
+    """
+    moved, elapsed = 0, 0.0
     while True:
+        if before is not None:
+            before()
+        started = time.perf_counter()
         moved += transfer()
-        elapsed = time.perf_counter() - started
+        elapsed += time.perf_counter() - started
         if elapsed >= seconds:
             return moved / elapsed / GB
 
