@@ -7,19 +7,40 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from storage.base import Record, WriteResult
+from storage.ssd.format import padded_bytes
+from storage.ssd.ids import id_bytes_of
 
 _BYTES_PER_GROUP = 64 << 20
 
 
+class Item(NamedTuple):
+    """A record to be written, under its id as the index has it."""
+
+    record: Record
+    id_bytes: bytes
+    length_bytes: int
+    size_bytes: int
+    """With header and padding."""
+
+
+def items_of(records: Sequence[Record]) -> list[Item]:
+    """Records as they are written. Raises ValueError on a key of another length than keys have."""
+    keys = id_bytes_of([record.id for record in records])
+    lengths = [memoryview(record.payload).nbytes for record in records]
+    return list(map(Item, records, keys, lengths, map(padded_bytes, lengths)))
+
+
 @dataclass(slots=True, eq=False)
 class Call:
-    """One caller's write. ``results`` has one entry a record once it is done."""
+    """One caller's write. ``results`` has one entry an item once it is done."""
 
-    records: Sequence[Record]
+    items: Sequence[Item]
     durable: bool
     size_bytes: int
+    """Of all its items."""
     results: list[WriteResult] = field(default_factory=list)
     error: BaseException | None = None
     is_done: bool = False
@@ -44,7 +65,7 @@ class Group:
 
     @property
     def size_bytes(self) -> int:
-        """Payload bytes of all calls."""
+        """What all calls take on the medium."""
         return sum(call.size_bytes for call in self.calls)
 
     def take_waiting(self) -> None:
@@ -77,8 +98,12 @@ class CommitQueue:
         self._waiting: deque[Call] = deque()
 
     def run(self, records: Sequence[Record], *, durable: bool) -> list[WriteResult]:
-        """Write records together with what other callers wait for; returns when they are acknowledged."""
-        call = Call(records, durable, sum(memoryview(record.payload).nbytes for record in records))
+        """Write records together with what other callers wait for; returns when they are acknowledged.
+
+        Raises ValueError as :func:`items_of`.
+        """
+        items = items_of(records)
+        call = Call(items, durable, sum(item.size_bytes for item in items))
         self._waiting.append(call)
         with self._lock:
             while not call.is_done:

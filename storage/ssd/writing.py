@@ -7,17 +7,15 @@ written without a sync is marked: before it is acknowledged as durable it is rea
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import lmdb
 import xxhash
 
 from storage.base import Record, WriteOutcome, WriteResult
 from storage.ssd.batch import Batch
-from storage.ssd.commit_queue import Call, Group
+from storage.ssd.commit_queue import Call, Group, Item
 from storage.ssd.core import Core
-from storage.ssd.format import HEADER_BYTES, PAGE_BYTES, RecordHeader, padded_bytes
-from storage.ssd.ids import id_bytes_of
+from storage.ssd.format import HEADER_BYTES, PAGE_BYTES, RecordHeader
 from storage.ssd.images import image_around, payload_in
 from storage.ssd.medium import is_no_space
 from storage.ssd.quarantine import note_of
@@ -42,21 +40,6 @@ def is_sound(record: Record) -> bool:
     return xxhash.xxh3_64_intdigest(record.payload) == record.checksum
 
 
-class _Item(NamedTuple):
-    """A record to be written, under its id as the index has it."""
-
-    record: Record
-    id_bytes: bytes
-    length_bytes: int
-    size_bytes: int
-    """With header and padding."""
-
-    @classmethod
-    def of(cls, record: Record, id_bytes: bytes) -> "_Item":
-        length = memoryview(record.payload).nbytes
-        return cls(record, id_bytes, length, padded_bytes(length))
-
-
 @dataclass(slots=True)
 class _Commit:
     """One commit in the making: what was judged so far, and the payloads that are new, under their generations."""
@@ -64,7 +47,7 @@ class _Commit:
     batch: Batch
     durable: bool
     is_closed_to_new: bool
-    items: list[_Item] = field(default_factory=list)
+    items: list[Item] = field(default_factory=list)
     results: list[WriteResult] = field(default_factory=list)
     payloads: list[tuple[int, memoryview]] = field(default_factory=list)
 
@@ -87,22 +70,22 @@ class Writer:
     def write_group(self, group: Group) -> None:
         """Write the records of all calls, durably when one asks for it, and fill in their results."""
         results: list[WriteResult] = []
-        *parts, last = self._slices([item for call in group.calls for item in _items(call)])
+        *parts, last = self._slices([item for call in group.calls for item in call.items])
         for part in parts:
             results += self._write_slice(part, group, is_last=False)
         results += self._write_slice(last, group, is_last=True)
         start = 0
         for call in group.calls:
-            call.results = results[start : start + len(call.records)]
-            start += len(call.records)
+            call.results = results[start : start + len(call.items)]
+            start += len(call.items)
 
     def close(self) -> None:
         """Let go of what writes need. None is under way."""
         self._spool.close()
 
-    def _slices(self, items: list[_Item]) -> list[list[_Item]]:
+    def _slices(self, items: list[Item]) -> list[list[Item]]:
         limit = self._core.space.budget_bytes * _SLICE_SHARE
-        slices: list[list[_Item]] = []
+        slices: list[list[Item]] = []
         size = 0
         for item in items:
             if not slices or size + item.size_bytes > limit:
@@ -112,16 +95,17 @@ class Writer:
             size += item.size_bytes
         return slices
 
-    def _write_slice(self, items: list[_Item], group: Group, *, is_last: bool) -> list[WriteResult]:
+    def _write_slice(self, items: list[Item], group: Group, *, is_last: bool) -> list[WriteResult]:
         """Write some items of a group, the last ones together with whoever joins it meanwhile."""
-        joined: list[_Item] = []
+        joined: list[Item] = []
 
-        def join() -> list[_Item]:
+        def join() -> list[Item]:
             """The records of a call that has come meanwhile; none when there is none, or no room for it."""
             call = group.join(lambda call: self._fits_too([*items, *joined], call)) if is_last else None
-            late = _items(call) if call is not None else []
-            joined.extend(late)
-            return late
+            if call is None:
+                return []
+            joined.extend(call.items)
+            return list(call.items)
 
         try:
             self._prepare(items)
@@ -134,9 +118,9 @@ class Writer:
             self._core.write_failed(error)
             return _all([*items, *joined], WriteOutcome.FULL if is_no_space(error) else WriteOutcome.TIER_DOWN)
 
-    def _fits_too(self, items: Sequence[_Item], call: Call) -> bool:
+    def _fits_too(self, items: Sequence[Item], call: Call) -> bool:
         """Whether a call's records find room behind those of a commit that nothing is done for any more."""
-        sizes = [item.size_bytes for item in (*items, *_items(call))]
+        sizes = [item.size_bytes for item in (*items, *call.items)]
         limit = min(_JOINED_BYTES, self._core.space.budget_bytes * _SLICE_SHARE)
         return sum(sizes) <= limit and self._core.space.fits(sizes)
 
@@ -152,7 +136,7 @@ class Writer:
         except (lmdb.Error, OSError) as error:
             self._core.write_failed(error)
 
-    def _prepare(self, items: list[_Item]) -> None:
+    def _prepare(self, items: list[Item]) -> None:
         """Write what readers left to the writer, and make room for what is new among the items."""
         core = self._core
         drop_quarantined(core)
@@ -165,7 +149,7 @@ class Writer:
             if core.space.fits(self._new_sizes(items)) or not self._recycler.make_room():
                 break
 
-    def _new_sizes(self, items: list[_Item]) -> list[int]:
+    def _new_sizes(self, items: list[Item]) -> list[int]:
         """The padded sizes of the items that are not duplicates of what is there, or of an item before them."""
         core, now = self._core, self._core.now()
         best: dict[bytes, int] = {}
@@ -181,7 +165,7 @@ class Writer:
                 sizes.append(item.size_bytes)
         return sizes
 
-    def _commit(self, items: list[_Item], durable: bool, join: Callable[[], list[_Item]]) -> list[WriteResult]:
+    def _commit(self, items: list[Item], durable: bool, join: Callable[[], list[Item]]) -> list[WriteResult]:
         core = self._core
         is_closed_to_new = self._when_full is WhenFull.REFUSE and core.space.is_over_budget()
         with Batch(core.index) as batch:
@@ -204,7 +188,7 @@ class Writer:
         self._tell(commit)
         return commit.results
 
-    def _write_all(self, commit: _Commit, items: list[_Item], join: Callable[[], list[_Item]]) -> None:
+    def _write_all(self, commit: _Commit, items: list[Item], join: Callable[[], list[Item]]) -> None:
         """Judge and place items, and those that come while the medium is busy; returns when all are written."""
         while items:
             now = self._core.now()
@@ -228,7 +212,7 @@ class Writer:
         if written:
             core.observer.moved(core.name, "write", sum(item.length_bytes for item, _ in written))
 
-    def _write_one(self, commit: _Commit, item: _Item, now: float) -> WriteResult:
+    def _write_one(self, commit: _Commit, item: Item, now: float) -> WriteResult:
         """Judge one record against what is there, and name it at a new place unless that is as good.
 
         Its image is on its way there then.
@@ -281,7 +265,7 @@ class Writer:
         batch.update(id_bytes, settled)
         return settled
 
-    def _image_of(self, item: _Item, slot: Slot) -> memoryview:
+    def _image_of(self, item: Item, slot: Slot) -> memoryview:
         """The record as it will stand on the medium: around its payload if that is in an image, else a copy."""
         payload = item.record.payload
         image = image_around(payload)
@@ -310,10 +294,5 @@ class Writer:
         return old
 
 
-def _items(call: Call) -> list[_Item]:
-    keys = id_bytes_of([record.id for record in call.records])
-    return [_Item.of(record, key) for record, key in zip(call.records, keys, strict=True)]
-
-
-def _all(items: Sequence[_Item], outcome: WriteOutcome) -> list[WriteResult]:
+def _all(items: Sequence[Item], outcome: WriteOutcome) -> list[WriteResult]:
     return [WriteResult(item.record.id, outcome) for item in items]
