@@ -19,7 +19,7 @@ Promises of every tier:
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import NamedTuple, Protocol
 
@@ -96,6 +96,15 @@ class Loaded(NamedTuple):
 
     entry: Entry
     payload: Payload
+
+
+OnArrival = Callable[[Entry, memoryview, int], None]
+"""Told of a payload while it is read: its entry, the memory it comes into, and how many of its bytes are there by now.
+
+That all of them are there is told only once the payload was found sound, and then it is what the read returns. Who was
+told of less is to wait for what that is: a miss, another copy, or this one. The calls come from the thread that reads;
+they must neither wait nor raise.
+"""
 
 
 class WriteOutcome(StrEnum):
@@ -304,8 +313,17 @@ class Tier(ABC):
     def touch(self, ids: Sequence[RecordId]) -> int:
         """Renew the life of the live ones among ``ids``; returns how many those were. Batched: never syncs."""
 
-    def use(self, hold: Hold, start: int, end: int) -> list[Loaded | Miss]:
-        """As ``hold.read``, of a hold of this tier, and as :meth:`touch` of what was read."""
+    def use(
+        self,
+        hold: Hold,
+        start: int,
+        end: int,
+        on_arrival: OnArrival | None = None,  # noqa: ARG002 - most tiers have a payload at once
+    ) -> list[Loaded | Miss]:
+        """As ``hold.read``, of a hold of this tier, and as :meth:`touch` of what was read.
+
+        A tier to which a payload comes bit by bit tells ``on_arrival`` of it, where one record is used.
+        """
         found = hold.read(start, end)
         self.touch([one.entry.id for one in found if isinstance(one, Loaded)])
         return found

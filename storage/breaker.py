@@ -10,6 +10,7 @@ from storage.base import (
     Hold,
     Loaded,
     Miss,
+    OnArrival,
     Page,
     Record,
     RecordId,
@@ -102,10 +103,10 @@ class BreakerTier(Tier):
         """See :meth:`Tier.touch`."""
         return self._call(ids, lambda: self._tier.touch(ids), lambda: 0, self._is_up_after)
 
-    def use(self, hold: Hold, start: int, end: int) -> list[Loaded | Miss]:
+    def use(self, hold: Hold, start: int, end: int, on_arrival: OnArrival | None = None) -> list[Loaded | Miss]:
         """See :meth:`Tier.use`."""
         if isinstance(hold, _BreakerHold):
-            return hold.read_by(self._tier.use, start, end)
+            return hold.read_by(lambda inner, first, last: self._tier.use(inner, first, last, on_arrival), start, end)
         return hold.read(start, end)
 
     def delete(self, ids: Sequence[RecordId], *, cause: str = "deleted") -> int:

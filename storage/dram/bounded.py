@@ -2,6 +2,8 @@
 
 import socket
 import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from redis.connection import AbstractConnection
@@ -12,6 +14,11 @@ from storage.patience import patience_in_force
 SOUND_BYTES_PER_SECOND = 100e6
 """What is moved at this rate or faster counts as no wait: a network of 1 Gbit/s."""
 
+
+OnBytes = Callable[[memoryview, int], None]
+"""Told of a long reply while it comes: where all of it will be, and how many bytes of it are there."""
+TOLD_BYTES = 128 << 10
+"""How much more has come when that is told again: to pass on small pieces is to wake who takes them too often."""
 
 _FIRST_BYTES = 4096
 _LENGTH_BYTES = 32
@@ -57,7 +64,15 @@ class Waiting(threading.local):
 
     def moved(self, nbytes: int) -> None:
         """So many bytes went or came: their time does not count."""
-        seconds = nbytes / SOUND_BYTES_PER_SECOND
+        self._add(nbytes / SOUND_BYTES_PER_SECOND)
+
+    def meanwhile(self, call: Callable[[], None]) -> None:
+        """Do something in the middle of a round. The server is not waited for during it: its time does not count."""
+        before = self._clock.monotonic()
+        call()
+        self._add(self._clock.monotonic() - before)
+
+    def _add(self, seconds: float) -> None:
         self._began += seconds
         self._until += seconds
 
@@ -73,7 +88,7 @@ class BoundedSocket:
         self._waiting = waiting
         self._ahead = memoryview(b"")
 
-    def read_bulk(self) -> bytearray | None:
+    def read_bulk(self, on_bytes: OnBytes | None = None) -> bytearray | None:
         """A RESP bulk string, received where it stays. None: something else is next, for the parser to read."""
         first = memoryview(bytearray(_FIRST_BYTES))
         count = self.recv_into(first)
@@ -84,16 +99,20 @@ class BoundedSocket:
             return None
         self._ahead = self._ahead[len(line) + len(end) :]
         value = bytearray(int(line[1:]))
-        self._fill(memoryview(value))
-        self._fill(memoryview(bytearray(len(end))))
+        self._fill(memoryview(value), on_bytes)
+        self._fill(memoryview(bytearray(len(end))), None)
         return value
 
-    def _fill(self, buffer: memoryview) -> None:
-        while buffer:
-            count = self.recv_into(buffer)
+    def _fill(self, buffer: memoryview, on_bytes: OnBytes | None) -> None:
+        filled, due = 0, TOLD_BYTES
+        while filled < len(buffer):
+            count = self.recv_into(buffer[filled:])
             if not count:
                 raise ConnectionError("the connection broke in the middle of a reply")
-            buffer = buffer[count:]
+            filled += count
+            if on_bytes is not None and filled >= min(due, len(buffer)):
+                due = filled + TOLD_BYTES
+                self._waiting.meanwhile(partial(on_bytes, buffer, filled))
 
     def recv_into(self, buffer: Any, *arguments: int) -> int:
         """See :meth:`socket.socket.recv_into`."""

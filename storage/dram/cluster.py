@@ -15,6 +15,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from kvshelf_client.circuit import Breaker
 from storage.clock import Clock
 from storage.dram.ailment import Ailment
+from storage.dram.bounded import OnBytes
 from storage.dram.link import AWAY, REDIRECTIONS, Command, LinkDownError, RedisLink, Reply, Session
 from storage.dram.place import PoolPlace
 
@@ -76,13 +77,13 @@ class ClusterLink:
             return f"{unserved} of {len(self._owners)} slots of the pool have no master; their snapshots are misses"
         return None
 
-    def ask(self, commands: Sequence[Command]) -> list[Reply]:
+    def ask(self, commands: Sequence[Command], on_bytes: OnBytes | None = None) -> list[Reply]:
         """See :meth:`Link.ask`. What a node redirects, or leaves unanswered, is asked once more if its slot moved."""
         replies: list[Reply] = [AWAY] * len(commands)
         pending = list(range(len(commands)))
         for _ in range(2):
             asked = {at: self._owner_of(commands[at]) for at in pending}
-            self._ask_nodes(commands, asked, replies)
+            self._ask_nodes(commands, asked, replies, on_bytes)
             pending = [at for at in pending if replies[at] is AWAY]
             if not pending or not self._refresh():
                 break
@@ -164,13 +165,20 @@ class ClusterLink:
             self._refresh()
         return self._owners[key_slot(key)]
 
-    def _ask_nodes(self, commands: Sequence[Command], asked: dict[int, Address | None], replies: list[Reply]) -> None:
+    def _ask_nodes(
+        self,
+        commands: Sequence[Command],
+        asked: dict[int, Address | None],
+        replies: list[Reply],
+        on_bytes: OnBytes | None,
+    ) -> None:
         for address in set(asked.values()):
             node = self._nodes.get(address) if address else None
             if node is None:
                 continue
             places = [at for at, owner in asked.items() if owner == address]
-            for at, reply in zip(places, _ask(node, [commands[at] for at in places]), strict=True):
+            told = on_bytes if places[0] == 0 else None
+            for at, reply in zip(places, _ask(node, [commands[at] for at in places], told), strict=True):
                 replies[at] = AWAY if isinstance(reply, REDIRECTIONS) else reply
 
     def _refresh(self) -> bool:
@@ -238,22 +246,22 @@ class _Undirected(Session):
         self._session = session
         self._link = link
 
-    def ask(self, commands: Sequence[Command]) -> list[Reply]:
+    def ask(self, commands: Sequence[Command], on_bytes: OnBytes | None = None) -> list[Reply]:
         """See :meth:`Session.ask`."""
-        replies = self._session.ask(commands)
+        replies = self._session.ask(commands, on_bytes)
         if any(isinstance(reply, REDIRECTIONS) for reply in replies):
             raise self._link.redirected()
         return replies
 
 
-def _ask(node: _Node, commands: Sequence[Command]) -> list[Reply]:
+def _ask(node: _Node, commands: Sequence[Command], on_bytes: OnBytes | None = None) -> list[Reply]:
     """Ask one node, unless its breaker is open; ``AWAY`` for all when it does not answer."""
     turn = node.breaker.begin()
     if turn is None:
         return [AWAY] * len(commands)
     is_well = None
     try:
-        replies = node.link.ask(commands)
+        replies = node.link.ask(commands, on_bytes)
         is_well = True
     except (LinkDownError, ValueError):  # A link that was closed meanwhile belongs to a node that left.
         is_well = False

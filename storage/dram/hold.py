@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from storage.base import Entry, Hold, Loaded, Miss
+from storage.base import Entry, Hold, Loaded, Miss, OnArrival
 
 _Load = Callable[[Sequence[Entry]], list[Loaded | Miss]]
+_Use = Callable[[Sequence[Entry], OnArrival | None], list[Loaded | Miss]]
 
 
 class PoolHold(Hold):
@@ -16,7 +17,7 @@ class PoolHold(Hold):
         use: reads them likewise, and renews their lives.
     """
 
-    def __init__(self, entries: list[Entry | Miss], load: _Load, use: _Load) -> None:
+    def __init__(self, entries: list[Entry | Miss], load: _Load, use: _Use) -> None:
         self.entries = entries
         self._load, self._use = load, use
         self._is_released = False
@@ -25,9 +26,9 @@ class PoolHold(Hold):
         """See :meth:`Hold.read`."""
         return self._read(start, end, self._load)
 
-    def use(self, start: int, end: int) -> list[Loaded | Miss]:
+    def use(self, start: int, end: int, on_arrival: OnArrival | None) -> list[Loaded | Miss]:
         """See :meth:`Tier.use`."""
-        return self._read(start, end, self._use)
+        return self._read(start, end, lambda entries: self._use(entries, on_arrival))
 
     def _read(self, start: int, end: int, load: _Load) -> list[Loaded | Miss]:
         if self._is_released:

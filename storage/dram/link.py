@@ -17,7 +17,7 @@ from redis.retry import Retry
 from storage.base import Payload
 from storage.clock import Clock
 from storage.dram.ailment import Ailment
-from storage.dram.bounded import BoundedSocket, Waiting, bounded
+from storage.dram.bounded import BoundedSocket, OnBytes, Waiting, bounded
 from storage.dram.place import PoolKind, PoolPlace
 from storage.dram.watched import watched_pool
 
@@ -81,14 +81,15 @@ class Session:
         self._connection = connection
         self._waiting = waiting
 
-    def ask(self, commands: Sequence[Command]) -> list[Reply]:
+    def ask(self, commands: Sequence[Command], on_bytes: OnBytes | None = None) -> list[Reply]:
         """Send commands in one go and read all their replies: one round, which has its time.
 
         Replies that concern one command (out of memory, wrong type, a transaction that was refused) stand in its place.
+        ``on_bytes`` is told of what the first command gets, where that is a ``GET`` of something long.
         """
         self._waiting.begin()
         try:
-            replies = self._exchange(commands)
+            replies = self._exchange(commands, on_bytes)
         finally:
             self._waiting.end()
         for reply in replies:
@@ -96,13 +97,13 @@ class Session:
                 raise reply
         return replies
 
-    def _exchange(self, commands: Sequence[Command]) -> list[Reply]:
+    def _exchange(self, commands: Sequence[Command], on_bytes: OnBytes | None) -> list[Reply]:
         self._connection.send_packed_command(pack(commands), check_health=False)
         replies: list[Reply] = []
         sock: BoundedSocket = self._connection._sock  # type: ignore[attr-defined]
         # The parser reads ahead: once it has begun, it reads whatever is left.
         for _ in takewhile(lambda command: command[0] == b"GET", commands):
-            value = sock.read_bulk()
+            value = sock.read_bulk(None if replies else on_bytes)
             if value is None:
                 break
             replies.append(value)
@@ -130,7 +131,7 @@ class Link(Protocol):
         """Whether it refused a write as a replica does, a short while ago."""
         ...
 
-    def ask(self, commands: Sequence[Command]) -> list[Reply]:
+    def ask(self, commands: Sequence[Command], on_bytes: OnBytes | None = None) -> list[Reply]:
         """One round; see :meth:`Session.ask`. Nothing to ask touches no connection."""
         ...
 
@@ -232,12 +233,12 @@ class RedisLink:
                 connection.disconnect()
             self._pool.release(connection)
 
-    def ask(self, commands: Sequence[Command]) -> list[Reply]:
+    def ask(self, commands: Sequence[Command], on_bytes: OnBytes | None = None) -> list[Reply]:
         """One round on any connection; see :meth:`Session.ask`. Nothing to ask touches no connection."""
         if not commands:
             return []
         with self.session() as session:
-            return session.ask(commands)
+            return session.ask(commands, on_bytes)
 
     def ask_all(self, command: Command) -> list[Reply]:
         """See :meth:`Link.ask_all`."""

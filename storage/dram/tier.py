@@ -17,6 +17,7 @@ from storage.base import (
     Hold,
     Loaded,
     Miss,
+    OnArrival,
     Page,
     Payload,
     Record,
@@ -31,6 +32,7 @@ from storage.base import (
 )
 from storage.clock import Clock, SystemClock
 from storage.dram.ailment import Ailment
+from storage.dram.arriving import Arriving, may_stand_for
 from storage.dram.header import Head
 from storage.dram.hold import PoolHold
 from storage.dram.ledger import Ledger
@@ -179,9 +181,9 @@ class RedisTier(Tier):
             pass  # what was not renewed lives its old life; the link has told the observer
         return count
 
-    def use(self, hold: Hold, start: int, end: int) -> list[Loaded | Miss]:
+    def use(self, hold: Hold, start: int, end: int, on_arrival: OnArrival | None = None) -> list[Loaded | Miss]:
         """See :meth:`Tier.use`. It costs no rounds beyond those of the read."""
-        return hold.use(start, end) if isinstance(hold, PoolHold) else super().use(hold, start, end)
+        return hold.use(start, end, on_arrival) if isinstance(hold, PoolHold) else super().use(hold, start, end)
 
     def delete(self, ids: Sequence[RecordId], *, cause: str = "deleted") -> int:
         """See :meth:`Tier.delete`. While Redis is away nothing is deleted, and 0 says so."""
@@ -321,26 +323,31 @@ class RedisTier(Tier):
             heads[record_id] = self._ledger.known(record_id) if isinstance(entry, Entry) else None
         return [(record_id, head) for record_id in ids if (head := heads[record_id]) is not None]
 
-    def _use(self, entries: Sequence[Entry]) -> list[Loaded | Miss]:
+    def _use(self, entries: Sequence[Entry], on_arrival: OnArrival | None) -> list[Loaded | Miss]:
         if not self._link.is_read_only:
-            used = self._load(entries, renews=True)
-            if not self._link.is_read_only:
+            used = self._load(entries, renews=True, on_arrival=on_arrival)
+            if not self._link.is_read_only or all(isinstance(one, Loaded) for one in used):
                 return used
         # A server that refuses to renew can be read from all the same.
         return self._load(entries)
 
-    def _load(self, entries: Sequence[Entry], *, renews: bool = False) -> list[Loaded | Miss]:
+    def _load(
+        self, entries: Sequence[Entry], *, renews: bool = False, on_arrival: OnArrival | None = None
+    ) -> list[Loaded | Miss]:
         loaded: list[Loaded | Miss] = []
+        arriving = Arriving(entries[0], on_arrival) if on_arrival is not None and len(entries) == 1 else None
         try:
             for batch in _rounds(entries):
                 before = self._clock.monotonic()
-                found = self._values.load([entry.id for entry in batch], renews=renews)
-                loaded += [self._loaded(entry, one, before) for entry, one in zip(batch, found, strict=True)]
+                found = self._values.load([entry.id for entry in batch], renews=renews, on_bytes=arriving)
+                loaded += [self._loaded(entry, one, before, arriving) for entry, one in zip(batch, found, strict=True)]
         except LinkDownError:
             loaded += _down([entry.id for entry in entries[len(loaded) :]])
         return loaded
 
-    def _loaded(self, held: Entry, found: tuple[Seen, Payload] | Trouble, before: float) -> Loaded | Miss:
+    def _loaded(
+        self, held: Entry, found: tuple[Seen, Payload] | Trouble, before: float, arriving: Arriving | None
+    ) -> Loaded | Miss:
         def is_same(now: Seen | Trouble) -> bool:
             return isinstance(now, Seen) and now.head.generation == generation
 
@@ -353,8 +360,10 @@ class RedisTier(Tier):
         if len(payload) != seen.head.length_bytes or checksum_of(payload) != seen.head.checksum:
             generation = seen.head.generation
             return Miss(held.id, self._drop_bad(held.id, "corrupt", is_same))
+        if arriving is not None:
+            arriving.found_sound(payload)
         entry = self._entry(held.id, seen, before)
-        if entry.provenance < held.provenance or entry.length_bytes != held.length_bytes:
+        if not may_stand_for(entry, held):
             return Miss(held.id, MissReason.EVICTED)
         self._observer.moved(self.name, "read", entry.length_bytes)
         return Loaded(entry, payload)

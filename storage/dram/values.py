@@ -17,6 +17,7 @@ from redis.exceptions import OutOfMemoryError, ResponseError
 
 from storage.base import Payload, Record, RecordId, WriteOutcome
 from storage.dram.ailment import Ailment
+from storage.dram.bounded import OnBytes
 from storage.dram.header import FORMAT_VERSION, HEADER_BYTES, Head, HeaderError, pack_head, unpack_head
 from storage.dram.link import AWAY, Command, Link, LinkDownError, Reply, Session
 
@@ -85,14 +86,17 @@ class Values:
             for record_id, value, left in zip(ids, replies[::2], replies[1::2], strict=True)
         ]
 
-    def load(self, record_ids: Sequence[RecordId], *, renews: bool = False) -> list[tuple[Seen, Payload] | Trouble]:
+    def load(
+        self, record_ids: Sequence[RecordId], *, renews: bool = False, on_bytes: OnBytes | None = None
+    ) -> list[tuple[Seen, Payload] | Trouble]:
         """Read whole values in one round, and what is in parts one part a round. No payload is verified.
 
-        ``renews``: they live anew, parts too, in the same rounds.
+        ``renews``: they live anew, parts too, in the same rounds. ``on_bytes`` is told of the first one's value.
         """
         keys = [self.key(record_id) for record_id in record_ids]
         gets: list[Command] = [(b"GET", key) for key in keys]
-        replies = self._link.ask([*gets, *(self._renew(key) if renews else (b"PTTL", key) for key in keys)])
+        rest = [self._renew(key) if renews else (b"PTTL", key) for key in keys]
+        replies = self._link.ask([*gets, *rest], on_bytes)
         lefts = [self._left_after_renewal.get(left, left) if renews else left for left in replies[len(keys) :]]
         return [
             self._payload_of(record_id, value, left, renews=renews)
