@@ -10,6 +10,7 @@ from service.access import Principal
 from service.faces.answers import fallback_json
 from service.shelf.fetching import Announced, begin_fetch
 from service.shelf.parts import Parts
+from service.shelf.superseding import retire
 from storage.base import FileHold, Hold, Miss, Payload
 
 MAX_FILES = 1000
@@ -69,6 +70,7 @@ def hand_out(parts: Parts, principal: Principal, ask: Open) -> Iterator[Handed]:
                 sorter.add(holds[shard], opening.blocks, shard)
         sorter.count(parts)
         yield Handed(opening.fell_back, opening.head, sorter.parts)
+        retire(parts, opening.superseded)
     finally:
         sorter.close()
 

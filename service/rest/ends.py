@@ -86,13 +86,13 @@ class Outlet:
         self._moved_bytes = 0
         self._end = _End(descriptor, select.POLLOUT)
 
-    def send(self, buffers: Sequence[memoryview]) -> int:
-        """Write what the peer takes now or in a moment; returns how many bytes, 0 when it takes none.
+    def send(self, buffers: Sequence[memoryview], patience_ms: int = PATIENCE_MS) -> int:
+        """Write what the peer takes now or within that time; returns how many bytes, 0 when it takes none.
 
         Raises:
             OSError: the peer is gone.
         """
-        count = self._end.attempt(socket.socket.sendmsg, buffers[:BUFFERS_PER_CALL])
+        count = self._end.attempt(socket.socket.sendmsg, buffers[:BUFFERS_PER_CALL], patience_ms)
         self._moved_bytes += count
         return count
 
@@ -124,12 +124,17 @@ class _End:
         self._poll.register(descriptor, event)
         self._happened: asyncio.Future[None] | None = None
 
-    def attempt(self, move: Callable[[socket.socket, Sequence[memoryview]], int], buffers: Sequence[memoryview]) -> int:
-        """Move bytes now or in a moment; 0 when that cannot be done."""
+    def attempt(
+        self,
+        move: Callable[[socket.socket, Sequence[memoryview]], int],
+        buffers: Sequence[memoryview],
+        patience_ms: int = PATIENCE_MS,
+    ) -> int:
+        """Move bytes now or within that time; 0 when that cannot be done."""
         try:
             return move(self.socket, buffers)
         except BlockingIOError:
-            if not self._poll.poll(PATIENCE_MS):
+            if not patience_ms or not self._poll.poll(patience_ms):
                 return 0
         try:
             return move(self.socket, buffers)

@@ -1,9 +1,9 @@
 """The connection under a request: bulk bytes go straight from memory to the socket, by a thread, and back.
 
 The HTTP server hands every buffer through the event loop, which holds up all other requests while the kernel copies it.
-So a route that moves bulk takes the connection for as long as its body lasts: the head is written by the server, then
-the body by threads, as much as the socket takes at a time. Whoever waits for a slow peer waits on the event loop, with
-no thread and, after a while, no memory. Where the connection cannot be taken (TLS), bodies go through the server.
+So a route that moves bulk takes the connection for as long as its body lasts: the head is made by the server, and sent
+with the body by threads, as much as the socket takes at a time. Whoever waits for a slow peer waits on the event loop,
+with no thread and, after a while, no memory. Where the connection cannot be taken (TLS), bodies go through the server.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from itertools import chain, repeat
 from typing import TYPE_CHECKING
 
-from starlette.types import Scope, Send
+from starlette.types import Message, Scope, Send
 
 from service.rest.ends import Inlet, Outlet
 
@@ -46,7 +46,8 @@ class Wire:
         self._cycle = weakref.ref(cycle)
 
     async def outlet(self) -> Outlet:
-        """Take the connection to write to it, until :meth:`finish` or :meth:`abort`. What the server wrote goes first.
+        """Take the connection to write an answer to it, until it is said what became of that: :meth:`finish`,
+        :meth:`leave` or :meth:`abort`. What the server wrote goes first.
 
         Raises:
             OSError: the peer is gone.
@@ -77,6 +78,32 @@ class Wire:
         if not inlet.left_bytes:
             self._protocol.end_of_body()
 
+    def head(self, send: Send, start: Message) -> bytes:
+        """The head of an answer, as the server and all that is around the route make it, for whoever sends the body.
+
+        Unlike all else here it may be called in a thread, while the route waits for that.
+
+        Raises:
+            OSError: the peer is gone.
+        """
+        cycle = self._cycle()
+        if cycle is None or cycle.disconnected:
+            raise ConnectionAbortedError("the client is gone")
+        transport, head = cycle.transport, _Head()
+        cycle.transport = head  # type: ignore[assignment]
+        try:
+            send(start).send(None)  # type: ignore[attr-defined]  # Nothing waits where nothing is in the way.
+        except StopIteration:
+            if head.written:
+                return head.written
+        finally:
+            cycle.transport = transport
+        raise ConnectionAbortedError("the connection does not take the head of an answer")
+
+    def leave(self) -> None:
+        """Nothing was sent: the connection is the server's again, to answer."""
+        self._protocol.taken = None
+
     async def finish(self, send: Send) -> None:
         """Say that the whole body was written; the connection is the server's again."""
         self._protocol.taken = None
@@ -92,6 +119,17 @@ class Wire:
 
     def _descriptor(self) -> int:
         return os.dup(self._protocol.transport.get_extra_info("socket").fileno())
+
+
+class _Head:
+    """Stands for a connection to which a head is written."""
+
+    def __init__(self) -> None:
+        self.written = b""
+
+    def write(self, data: bytes) -> None:
+        """See :meth:`asyncio.WriteTransport.write`."""
+        self.written += data
 
 
 def offer(protocol: "BoundedHttpProtocol") -> Wire | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from kvshelf_client.frames import HEADER_BYTES, FrameHeader, FrameKind, checksum_of, pack_fields, pack_header
@@ -9,9 +10,10 @@ from kvshelf_client.words import MissReason, Provenance
 from service.leases.book import UnknownLeaseError
 from service.leases.lease import Lease
 from service.planner.base import Load
+from service.shelf.early import EarlyFrame, OnHead
 from service.shelf.parts import Parts
-from service.shelf.survey import worst_provenance
-from storage.base import Entry, Hold, Loaded, Miss, Payload, RecordId
+from service.shelf.superseding import Superseded, retire, superseded_by
+from storage.base import Entry, Loaded, Miss, Payload
 
 BATCH_BYTES = 1 << 20
 """Payload bytes read and sent at a time: smaller costs system calls, larger memory and copies in the kernel."""
@@ -35,6 +37,16 @@ class Announced(NamedTuple):
     keys: Sequence[bytes]
     entries: dict[int, list[Entry | Miss]]
 
+    @property
+    def length_bytes(self) -> int:
+        """Their frames together."""
+        return sum(
+            HEADER_BYTES + entry.length_bytes
+            for entries in self.entries.values()
+            for entry in entries
+            if isinstance(entry, Entry)
+        )
+
     def part(self, numbers: range) -> "Announced":
         """Some of these blocks alone, by number."""
         return self._replace(
@@ -46,21 +58,32 @@ class Announced(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """What a fetch sends: ``head`` are the frames of the snapshots, or of the fallback plan where it ``fell_back``."""
+    """What a fetch sends: ``head`` are the frames of the snapshots, or of the fallback plan where it ``fell_back``.
+
+    The ``superseded`` snapshots are to be retired when all was sent.
+    """
 
     fell_back: bool
     head: list[Payload]
     blocks: Announced
+    superseded: Sequence[Superseded] = ()
+
+    @property
+    def length_bytes(self) -> int:
+        """What is sent in all."""
+        return sum(map(len, self.head)) + self.blocks.length_bytes
 
 
 class Batches(Iterator[list[Payload]]):
     """What a fetch sends, in batches: the head, then the blocks shard by shard. Each step does blocking work.
 
-    The lease is in use while a batch is read, not while it is sent. The batches behind it are read ahead.
+    The lease is in use while a batch is read, not while it is sent. The batches behind it are read ahead. When there is
+    no further one, what the snapshot supersedes is retired.
     """
 
     def __init__(self, parts: Parts, opening: Opening) -> None:
         self._parts, self._announced, self._head = parts, opening.blocks, opening.head
+        self._superseded = opening.superseded
         self._pieces = _pieces(opening.blocks)
         self._piece: _Piece | None = None
         self._expected = 0
@@ -71,7 +94,11 @@ class Batches(Iterator[list[Payload]]):
             self._piece = _HEAD
             return self._head
         self._head = []
-        self._piece = next(self._pieces)
+        self._piece = next(self._pieces, None)
+        if self._piece is None:
+            superseded, self._superseded = self._superseded, ()
+            retire(self._parts, superseded)
+            raise StopIteration
         return self.again()
 
     def again(self) -> list[Payload]:
@@ -136,19 +163,21 @@ def open_fetch(
     describe: Callable[[Lease], bytes],
     *,
     fall_back: bool = False,
+    on_head: OnHead | None = None,
 ) -> Fetch:
     """Start sending what a lease of ``owner`` holds of one shard, or of all of them in order.
 
     The snapshot is read first: only when it is there is the plan sent, else the fallback, with ``describe``'s bytes in
     a frame of their own ahead of its blocks. ``fall_back`` asks for the fallback all the same, where there is one: the
-    client has found the snapshot bad.
+    client has found the snapshot bad. Who gives ``on_head`` may be told of a snapshot that then turns out to be bad: it
+    is sent to its end so that the client finds that too.
 
     Raises:
         UnknownLeaseError: see there.
         NoSuchShardError: ``shard`` is not of this namespace.
     """
     with parts.leases.use(owner, lease_id) as lease:
-        opening = begin_fetch(parts, lease, shard, describe, fall_back=fall_back)
+        opening = begin_fetch(parts, lease, shard, describe, fall_back=fall_back, on_head=on_head)
         return _fetch(parts, opening)
 
 
@@ -172,30 +201,33 @@ def open_blocks(
 
 
 def _fetch(parts: Parts, opening: Opening) -> Fetch:
-    length = sum(map(len, opening.head)) + sum(
-        HEADER_BYTES + entry.length_bytes
-        for entries in opening.blocks.entries.values()
-        for entry in entries
-        if isinstance(entry, Entry)
-    )
-    return Fetch(opening.fell_back, length, Batches(parts, opening))
+    return Fetch(opening.fell_back, opening.length_bytes, Batches(parts, opening))
 
 
 def begin_fetch(
-    parts: Parts, lease: Lease, shard: int | None, describe: Callable[[Lease], bytes], *, fall_back: bool
+    parts: Parts,
+    lease: Lease,
+    shard: int | None,
+    describe: Callable[[Lease], bytes],
+    *,
+    fall_back: bool,
+    on_head: OnHead | None = None,
 ) -> Opening:
     """Decide what is sent of a lease in use, and read what is no block. Arguments and errors as :func:`open_fetch`."""
     shards = _shards(lease, shard)
     lease.was_read = True
     if fall_back:
         _fall_back(parts, lease)
-    head = _read_snapshots(parts, lease, shards)
+    early = _early_frame(lease, shards, on_head)
+    head, superseded = _read_snapshots(parts, lease, shards, early)
     answer = lease.current  # Read once: the fetch of another shard may fall back at any time.
+    if early is not None and early.has_begun:  # It was for the plan, whatever became of it since.
+        answer, head = lease.primary, head or early.spoilt()
     fell_back = answer is not lease.primary
     if fell_back:
         head = [_fallback_frame(describe(lease))]
     parts.metrics.fetches.labels("fallback" if fell_back else "plan").inc()
-    return Opening(fell_back, head, _announce(lease, answer.plan.load, shards))
+    return Opening(fell_back, head, _announce(lease, answer.plan.load, shards), superseded)
 
 
 def _shards(lease: Lease, shard: int | None) -> range:
@@ -221,26 +253,51 @@ def _announce(lease: Lease, load: Load, shards: range) -> Announced:
     )
 
 
-def _read_snapshots(parts: Parts, lease: Lease, shards: range) -> list[Payload]:
-    """The snapshot's frames. When any shard of it is gone, the lease falls back for good and there are none."""
+def _early_frame(lease: Lease, shards: range, on_head: OnHead | None) -> EarlyFrame | None:
+    """Who is told of the snapshot while it is read; None where nobody is, or it is of several shards: whether the plan
+    is sent is known only when the last of them has begun to come.
+    """
+    if on_head is None or len(shards) != 1 or lease.snapshot is None:
+        return None
+    return EarlyFrame(
+        partial(_snapshot_header, lease),
+        lambda: _announce(lease, lease.primary.plan.load, shards).length_bytes,
+        on_head,
+    )
+
+
+def _read_snapshots(
+    parts: Parts, lease: Lease, shards: range, early: EarlyFrame | None
+) -> tuple[list[Payload], list[Superseded]]:
+    """The snapshot's frames, and what it supersedes. When any shard of it is gone, the lease falls back for good and
+    there are none.
+    """
     if lease.snapshot is None or lease.fell_back:
-        return []
+        return [], []
     with parts.metrics.tier_latency.labels("dram", "read").time():
-        loaded = parts.snapshots.use(lease.snapshot, shards.start, shards.stop)
+        loaded = parts.snapshots.use(lease.snapshot, shards.start, shards.stop, early)
+    frames: list[Payload] = []
+    used: list[Entry] = []
+    for found, held in zip(loaded, lease.snapshot.entries[shards.start : shards.stop], strict=True):
+        if isinstance(found, Loaded) and isinstance(held, Entry) and found.entry.provenance >= held.provenance:
+            header = _snapshot_header(lease, found.entry)
+            if early is None or early.is_of(header):
+                frames += [header, found.payload]
+                used.append(found.entry)
+                continue
+        reason = found.reason if isinstance(found, Miss) else MissReason.EVICTED
+        parts.metrics.fetched.labels("snapshot", "miss", reason.value).inc()
+        lease.why_lost = reason
+        _fall_back(parts, lease)
+        return [], []
+    parts.metrics.fetched.labels("snapshot", "hit", "none").inc(len(used))
+    return frames, superseded_by(used, lease.snapshot)
+
+
+def _snapshot_header(lease: Lease, entry: Entry) -> bytes:
     boundary = lease.primary.plan.load.snapshot_boundary or 0
     key = lease.keys[boundary // lease.namespace.layout.block_tokens - 1]
-    frames: list[Payload] = []
-    for found, entry in zip(loaded, lease.snapshot.entries[shards.start : shards.stop], strict=True):
-        if isinstance(found, Miss) or not isinstance(entry, Entry) or found.entry.provenance < entry.provenance:
-            reason = found.reason if isinstance(found, Miss) else MissReason.EVICTED
-            parts.metrics.fetched.labels("snapshot", "miss", reason.value).inc()
-            lease.why_lost = reason
-            _fall_back(parts, lease)
-            return []
-        frames += [_header(FrameKind.SNAPSHOT, key, boundary, found.entry), found.payload]
-    parts.metrics.fetched.labels("snapshot", "hit", "none").inc(len(loaded))
-    _retire_superseded(parts, [found.entry for found in loaded if isinstance(found, Loaded)], lease.snapshot)
-    return frames
+    return _header(FrameKind.SNAPSHOT, key, boundary, entry)
 
 
 def _fall_back(parts: Parts, lease: Lease) -> None:
@@ -251,27 +308,6 @@ def _fall_back(parts: Parts, lease: Lease) -> None:
     primary, fallback = (parts.plans.get((lease.owner, answer.plan_id)) for answer in (lease.primary, lease.fallback))
     if primary is not None and fallback is not None:
         parts.plans.put((lease.owner, lease.primary.plan_id), primary._replace(ran=primary.ran.either(fallback.ran)))
-
-
-def _retire_superseded(parts: Parts, entries: list[Entry], hold: Hold) -> None:
-    """The use of a snapshot retires the one it supersedes, unless that is the better one.
-
-    A snapshot is no better than its worst shard, whichever shards are fetched here.
-    """
-    provenance = worst_provenance(hold.entries)
-    for entry in entries:
-        if entry.supersedes is None or entry.supersedes == entry.id.key:
-            continue
-        _retire(parts, RecordId(entry.supersedes, entry.id.shard), provenance)
-
-
-def _retire(parts: Parts, earlier: RecordId, provenance: Provenance) -> None:
-    """Drop a superseded snapshot that is no better. A replayed one may become exact at any time, except in our turn."""
-    with parts.turns.of([] if provenance is Provenance.EXACT else [earlier.key]):
-        (found,) = parts.snapshots.lookup([earlier])
-        if isinstance(found, Entry) and found.provenance <= provenance:
-            parts.snapshots.delete([earlier], cause="superseded")
-            parts.fates.note("snapshot", [earlier], "superseded")
 
 
 def _pieces(announced: Announced) -> Iterator[_Piece]:

@@ -13,12 +13,12 @@ from service.rest.gate import Reader, reader
 from service.rest.plain import PlainRoute
 from service.rest.problems import problem_responses
 from service.rest.sending import BulkResponse
-from service.shelf.fetching import open_fetch
+from service.shelf.early import OnHead
+from service.shelf.fetching import Fetch, open_fetch
 from service.shelf.finishing import finish
 
 router = APIRouter(prefix="/v1/leases", tags=["leases"])
 
-FALLBACK_HEADER = "Kvshelf-Fallback"
 _FRAMES = {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 
 
@@ -43,13 +43,14 @@ async def fetch(
     """
     parts = context.parts
     started = parts.clock.monotonic()
-    answer = await context.run(open_fetch, parts, principal.tenant, lease_id, shard, fallback_json, fall_back=fallback)
-    headers = {FALLBACK_HEADER: "true"} if answer.fell_back else {}
+
+    def opened(on_head: OnHead | None) -> Fetch:
+        return open_fetch(parts, principal.tenant, lease_id, shard, fallback_json, fall_back=fallback, on_head=on_head)
 
     def sent() -> None:
         parts.metrics.latency.labels("fetch").observe(parts.clock.monotonic() - started)
 
-    return BulkResponse(context, answer, headers, MEDIA_TYPE, sent)
+    return BulkResponse(context, opened, MEDIA_TYPE, sent)
 
 
 async def _fetch_plainly(request: Request) -> BulkResponse:

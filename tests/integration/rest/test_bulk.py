@@ -1,11 +1,8 @@
 """Long bodies both ways over raw sockets: slow, stalling and leaving clients; none of them leaves anything behind."""
 
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -15,6 +12,7 @@ from kvshelf_client.words import MissReason
 from service.rest import receiving, sending
 from tests.support.engine import BLOCK, frame, keys_of, payload_of, plan, register, split, store, tokens
 from tests.support.live import Live
+from tests.support.raw_http import ask_for, connected, read_answer
 from tests.support.served import eventually
 
 BYTES_PER_TOKEN = 890
@@ -41,40 +39,10 @@ def keys(http: httpx.Client) -> list[str]:
     return made
 
 
-@contextmanager
-def connected(face: Live, receive_bytes: int = 1 << 16) -> Iterator[socket.socket]:
-    """A connection that takes little unless it is read from."""
-    address = urlsplit(face.url)
-    with socket.socket() as sock:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
-        sock.settimeout(SOON)
-        sock.connect((address.hostname or "", address.port or 0))
-        yield sock
-
-
-def ask_for(planned: dict[str, Any]) -> bytes:
-    return f"GET /v1/leases/{planned['lease']['lease_id']}/fetch HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
-
-
 def head_of_store(length: int | None, *fields: str, path: str = "/v1/namespaces/ns/store") -> bytes:
     lines = [f"POST {path} HTTP/1.1", "host: localhost", f"content-type: {MEDIA_TYPE}", *fields]
     lines += [f"content-length: {length}"] if length is not None else ["transfer-encoding: chunked"]
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
-
-
-def read_answer(sock: socket.socket) -> tuple[bytes, bytes]:
-    """One answer with a content-length: its head and its body."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        data += sock.recv(1)
-    head = data[:-4].lower()
-    length = int(head.split(b"content-length: ")[1].split(b"\r\n")[0])
-    body = bytearray()
-    while len(body) < length:
-        chunk = sock.recv(min(1 << 20, length - len(body)))
-        assert chunk, f"the answer broke off after {len(body)} of {length} bytes"
-        body += chunk
-    return head, bytes(body)
 
 
 def are_right(found: list[tuple[FrameHeader, bytes]], keys: list[str]) -> bool:

@@ -85,6 +85,14 @@ def test_half_a_request_is_a_408(face: Live, http: httpx.Client, half: str) -> N
     eventually(lambda: face.context.under_way == 0, SOON)
 
 
+def test_half_a_request_after_a_fetch_of_nothing_is_a_408_too(face: Live) -> None:
+    with connected(face) as connection:
+        connection.sendall(b"GET /v1/leases/none/fetch HTTP/1.1\r\nhost: localhost\r\n\r\n" + HALVES["head"])
+        answers = rest_of(connection)
+    assert answers.startswith(b"HTTP/1.1 404 ")
+    assert b"HTTP/1.1 408 " in answers
+
+
 @pytest.mark.parametrize("whole", [HALVES["head"], HALVES["body"]])
 def test_a_trickle_is_no_progress(face: Live, http: httpx.Client, whole: bytes) -> None:
     """A byte now and then does not keep a connection."""
