@@ -17,8 +17,8 @@ from tests.support.records import make_record
 from tests.support.redis_server import RedisServer
 
 SIZE = 2_000_000
-TIMEOUT_SECONDS = 0.3
-SLACK_SECONDS = 0.5
+TIMEOUT_SECONDS = 0.5
+SLACK_SECONDS = 1.0
 CLOCK = SystemClock()
 RECORD = make_record(1, size=SIZE)
 

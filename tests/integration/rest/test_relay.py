@@ -14,6 +14,7 @@ import pytest
 
 from kvshelf_client import Client, NamespaceSpec
 from kvshelf_client.frames import HEADER_BYTES, FrameHeader, FrameKind, checksum_of, unpack_header
+from service.settings import load_settings
 from storage.clock import ManualClock, SystemClock
 from storage.dram import RedisTier
 from storage.dram.header import HEADER_BYTES as VALUE_HEADER_BYTES
@@ -29,7 +30,8 @@ from tests.support.served import eventually
 from tests.support.service import make_parts
 
 SNAPSHOT_BYTES, BLOCK_BYTES = 1_351_680, BLOCK * 890
-TIMEOUT_SECONDS = 0.3
+PATIENT_SECONDS, SHORT_SECONDS = 20.0, 0.4
+"""How long Redis is waited for: a busy machine is no fault, but where it is silent nobody wants to wait long."""
 CONNECTIONS = 2
 PAYLOAD = random.Random(1).randbytes(SNAPSHOT_BYTES)
 BLOCK_PAYLOAD = b"b" * BLOCK_BYTES
@@ -79,8 +81,9 @@ class Bench:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Bench]:
     clock = ManualClock()
+    settings = load_settings(environment={}, flags={"pool": {"request_seconds": PATIENT_SECONDS}})
     server = RedisServer()
     try:
         with Proxy(server.port) as proxy:
@@ -90,10 +93,10 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
                 clock=clock,
                 ttl_seconds=3600,
                 observer=observer,
-                timeout_seconds=TIMEOUT_SECONDS,
+                timeout_seconds=getattr(request, "param", PATIENT_SECONDS),
                 max_connections=CONNECTIONS,
             )
-            parts = make_parts(tmp_path, clock, snapshots=pool)
+            parts = make_parts(tmp_path, clock, settings=settings, snapshots=pool)
             with live(parts) as face, httpx.Client(base_url=face.url, timeout=30) as http:
                 made = Bench(server, proxy, face, http)
                 made.faults = observer.faults
@@ -122,7 +125,7 @@ def test_its_beginning_is_with_the_client_while_redis_has_the_end(bench: Bench) 
         nonlocal came
         came += len(piece)
         if came > SNAPSHOT_BYTES // 2:
-            assert half_came.wait(TIMEOUT_SECONDS), "the client got nothing"
+            assert half_came.wait(SOON), "the client got nothing"
         return piece
 
     half_came = threading.Event()
@@ -167,6 +170,7 @@ def test_a_redis_that_goes_in_the_middle_is_a_miss_and_the_fallback_is_right(
     assert bench.faults == {"unreachable": 1}
 
 
+@pytest.mark.parametrize("bench", [SHORT_SECONDS], indirect=True)
 def test_a_redis_that_falls_silent_in_the_middle_holds_nobody_up(bench: Bench) -> None:
     planned, came, clock = bench.plan(), 0, SystemClock()
 
@@ -179,7 +183,7 @@ def test_a_redis_that_falls_silent_in_the_middle_holds_nobody_up(bench: Bench) -
     bench.proxy.delay_seconds, bench.proxy.spoil = 0.002, fall_silent
     before = clock.monotonic()
     ((header, _, is_sound),) = bench.frames(planned)
-    assert clock.monotonic() - before < 5 * TIMEOUT_SECONDS
+    assert clock.monotonic() - before < 5 * SHORT_SECONDS
     assert (header.kind, is_sound) == (FrameKind.SNAPSHOT, False)
     assert bench.faults == {"timeout": 1}
     bench.proxy.is_silent, bench.proxy.spoil = False, lambda piece: piece
