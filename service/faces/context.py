@@ -58,6 +58,11 @@ class Context:
         """Call a function that moves bulk in a thread of its own kind, so that it keeps no small request waiting."""
         return await self._movers.run(lambda: call(*arguments, **keywords))
 
+    @property
+    def is_bulk_behind(self) -> bool:
+        """Whether somebody waits for a thread that moves bulk."""
+        return self._movers.is_behind
+
     def begin(self, call: Callable[P, object], *arguments: P.args, **keywords: P.kwargs) -> None:
         """Have a blocking function called in a worker thread; nobody waits for its result, or hears of its error."""
         self._workers.run(lambda: call(*arguments, **keywords)).add_done_callback(_let_go)

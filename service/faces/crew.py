@@ -56,6 +56,11 @@ class Crew:
         self._see_to_a_free_thread()
         return result
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether calls wait for a thread."""
+        return not self._jobs.empty()
+
     def close(self) -> None:
         """Take no more calls, wait for those there are, and let the threads go."""
         self._is_closed = True

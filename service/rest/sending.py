@@ -25,7 +25,7 @@ SMALL_BUFFER_BYTES = 32 << 10
 SHORT_BYTES = 2 << 20
 """Fetches up to this length are sent by the thread that opens them."""
 TURN_BYTES = 8 << 20
-"""What is sent for one client before the next one has its turn."""
+"""What is sent for one client before the next one has its turn, where one waits."""
 STALLED_BYTES = 8 << 20
 """What all clients together that take nothing may keep in memory."""
 
@@ -82,7 +82,7 @@ class BulkResponse(Response):
 
         sending: _Sending | None = None
         try:
-            sending = _Sending(await wire.outlet(), head)
+            sending = _Sending(await wire.outlet(), head, lambda: self._context.is_bulk_behind)
             turn = await self._context.run(sending.open, self._open_fetch)
             while turn is not _Turn.DONE:
                 if turn is _Turn.BLOCKED:
@@ -118,10 +118,14 @@ class _Sending:
     Args:
         outlet: where it goes.
         make_head: makes the head of the answer, by the length of the fetch and whether that fell back.
+        is_other_due: whether somebody else waits for the thread.
     """
 
-    def __init__(self, outlet: Outlet, make_head: Callable[[int, bool], bytes]) -> None:
+    def __init__(
+        self, outlet: Outlet, make_head: Callable[[int, bool], bytes], is_other_due: Callable[[], bool]
+    ) -> None:
         self.outlet = outlet
+        self._is_other_due = is_other_due
         self._make_head = make_head
         self._batches: Batches
         self._head = b""
@@ -202,7 +206,7 @@ class _Sending:
 
     def _send_some(self, patience_ms: int) -> _Turn:
         sent = 0
-        while sent < TURN_BYTES:
+        while not self._is_closed and (sent < TURN_BYTES or not self._is_other_due()):
             while not self._left:
                 if not self._read():
                     return _Turn.DONE

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import NamedTuple
 
 from kvshelf_client.frames import HEADER_BYTES, FrameHeader, FrameKind, checksum_of, pack_fields, pack_header
@@ -86,7 +87,7 @@ class Batches(Iterator[list[Payload]]):
         self._superseded = opening.superseded
         self._pieces = _pieces(opening.blocks)
         self._piece: _Piece | None = None
-        self._expected = 0
+        self._expected_shard, self._expected = -1, 0
 
     def __next__(self) -> list[Payload]:
         """The next batch."""
@@ -114,13 +115,24 @@ class Batches(Iterator[list[Payload]]):
         at = announced.position
         try:
             with self._parts.leases.use(announced.owner, announced.lease_id) as lease, timer.time():
-                hold = lease.blocks[shard]
-                ahead = min(end + AHEAD_BATCHES * (end - start), len(announced.entries[shard]))
-                hold.expect(at + max(start, self._expected if start else 0), at + ahead)
-                self._expected = ahead
-                return hold.read(at + start, at + end)
+                self._expect(lease, shard, start, end)
+                return lease.blocks[shard].read(at + start, at + end)
         except UnknownLeaseError:
             return [Miss(entry.id, MissReason.EXPIRED) for entry in announced.entries[shard][start:end]]
+
+    def expect_first(self, lease: Lease) -> None:
+        """Begin to read the first batches of several, while the head of the answer is on its way."""
+        pieces = list(islice(_pieces(self._announced), 2))
+        if len(pieces) > 1:
+            self._expect(lease, *pieces[0])
+
+    def _expect(self, lease: Lease, shard: int, start: int, end: int) -> None:
+        """Begin to read a batch and those behind it, as far as that was not done yet."""
+        entries, at = self._announced.entries[shard], self._announced.position
+        expected = self._expected if self._expected_shard == shard else 0
+        ahead = min(end + AHEAD_BATCHES * (end - start), len(entries))
+        lease.blocks[shard].expect(at + max(start, expected), at + ahead)
+        self._expected_shard, self._expected = shard, ahead
 
 
 class _Piece(NamedTuple):
@@ -178,7 +190,7 @@ def open_fetch(
     """
     with parts.leases.use(owner, lease_id) as lease:
         opening = begin_fetch(parts, lease, shard, describe, fall_back=fall_back, on_head=on_head)
-        return _fetch(parts, opening)
+        return _fetch(parts, lease, opening)
 
 
 def open_blocks(
@@ -197,11 +209,13 @@ def open_blocks(
         whole = _announce(lease, answer.plan.load, _shards(lease, shard))
         if not 0 <= numbers.start <= numbers.stop <= len(whole.keys):
             raise NoSuchBlockError(f"blocks are from 0 to {len(whole.keys)}, got {numbers.start} to {numbers.stop}")
-        return _fetch(parts, Opening(of_fallback, [], whole.part(numbers)))
+        return _fetch(parts, lease, Opening(of_fallback, [], whole.part(numbers)))
 
 
-def _fetch(parts: Parts, opening: Opening) -> Fetch:
-    return Fetch(opening.fell_back, opening.length_bytes, Batches(parts, opening))
+def _fetch(parts: Parts, lease: Lease, opening: Opening) -> Fetch:
+    batches = Batches(parts, opening)
+    batches.expect_first(lease)
+    return Fetch(opening.fell_back, opening.length_bytes, batches)
 
 
 def begin_fetch(
