@@ -18,8 +18,8 @@ from service.shelf.storing import Outcome, Upload, store
 
 SLACK_BYTES = 64 << 10
 """A payload that is so much too large is still read and refused by itself; beyond that the stream is not worth it."""
-BATCH_RECORDS = 32
-BATCH_BYTES = 4 << 20
+BATCH_RECORDS = 64
+BATCH_BYTES = 8 << 20
 """A batch is judged and written in one go: larger ones cost less, smaller ones begin earlier and hold less memory.
 
 Where bytes are scarce, whole frames are one at once, so that nobody waits for room while holding what could be written.
