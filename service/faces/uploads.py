@@ -24,8 +24,10 @@ BATCH_BYTES = 8 << 20
 
 Where bytes are scarce, whole frames are one at once, so that nobody waits for room while holding what could be written.
 """
-INTAKE_BYTES = 32 << 20
+INTAKE_BYTES = 24 << 20
 """What all stores under way together may have in memory. Each has a fair share of it, one record at least."""
+ALONE_BYTES = 32 << 20
+"""What a store may have that is the only one: enough for the disk to be busy all the while."""
 
 
 class Intake:
@@ -55,7 +57,8 @@ class Intake:
     @property
     def share_bytes(self) -> int:
         """What this store may have in memory: less, the more of them are under way."""
-        return INTAKE_BYTES // max(1, self._context.stores_under_way)
+        others = self._context.stores_under_way - 1
+        return INTAKE_BYTES // (1 + others) if others > 0 else ALONE_BYTES
 
     @property
     def batch_bytes(self) -> int:
