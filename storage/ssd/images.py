@@ -18,6 +18,8 @@ from storage.ssd.format import HEADER_BYTES, padded_bytes
 SLAB_BYTES = 4 << 20
 SPARE_BYTES = 4 << 20
 """Memory that is kept beyond what was needed lately."""
+MOST_SPARE_BYTES = 32 << 20
+"""Memory that nobody uses is no more than this, however much was needed, but for the slabs that are used in part."""
 _HUGE_PAGE_BYTES = 2 << 20
 _HUGE_FROM_BYTES = 32 << 10
 """Smaller records are not bulk: they would take 2 MiB for the first of a size, and gain nothing."""
@@ -79,6 +81,7 @@ class Images:
         self._free_bytes = 0
         self._idle_bytes = 0
         """How much was free at every moment since the last look."""
+        self._too_much_bytes = MOST_SPARE_BYTES
         self.held_bytes = 0
         """All memory that is taken from the system at the moment, in use or spare."""
 
@@ -108,7 +111,7 @@ class Images:
         with self._lock:
             self._take_back()
             self._give_up(self._idle_bytes - self._spare_bytes)
-            self._idle_bytes = self._free_bytes
+            self._idle_bytes, self._too_much_bytes = self._free_bytes, MOST_SPARE_BYTES
 
     def _take_back(self) -> None:
         while self._returned:
@@ -119,6 +122,10 @@ class Images:
                 self._roomy.setdefault(slab.size_bytes, []).append(slab)
             slab.free.append(lent.offset)
             self._free_bytes += slab.size_bytes
+        if self._free_bytes > self._too_much_bytes:
+            self._give_up(self._free_bytes - MOST_SPARE_BYTES)
+            # Where all slabs are used in part there is nothing to give up, and no use in looking at each step.
+            self._too_much_bytes = max(MOST_SPARE_BYTES, self._free_bytes + SLAB_BYTES)
 
     def _new_slab(self, size: int) -> _Slab:
         slab = _Slab(size)

@@ -106,8 +106,8 @@ class Channel:
                 if self._stretch_bytes >= _STRETCH_BYTES:
                     yield self._turn()
 
-    def _take_ahead(self, view: memoryview) -> int:
-        """Take what has come already; returns how many bytes."""
+    def take_ahead(self, view: memoryview) -> int:
+        """Take what has come already; returns how many bytes. For the rest there is :meth:`fill`."""
         if self._start == self._end:
             return 0
         count = min(len(view), self._end - self._start)
@@ -117,7 +117,7 @@ class Channel:
 
     def fill(self, view: memoryview) -> Steps[None]:
         """Receive exactly as many bytes as ``view`` has, into it."""
-        filled = self._take_ahead(view)
+        filled = self.take_ahead(view)
         while filled < len(view):
             rest = view[filled:]
             count = self._receive([rest, self._ahead[:_AHEAD_BYTES]], len(rest) + _AHEAD_BYTES)

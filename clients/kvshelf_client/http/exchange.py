@@ -167,7 +167,9 @@ def _read_frames(channel: Channel, head: Head, sink: Sink, max_payload_bytes: in
     while left:
         if left < HEADER_BYTES:
             raise FrameError(f"{left} bytes behind the last frame")
-        yield from channel.fill(head_bytes)
+        there = channel.take_ahead(head_bytes)  # Mostly all of it: it came with the payload before.
+        if there < HEADER_BYTES:
+            yield from channel.fill(head_bytes[there:])
         header = unpack_header(head_bytes)
         left -= HEADER_BYTES + header.length_bytes
         if left < 0 or header.length_bytes > max_payload_bytes:

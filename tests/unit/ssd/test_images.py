@@ -6,7 +6,7 @@ import gc
 import pytest
 
 from storage.ssd.format import HEADER_BYTES, PAGE_BYTES, padded_bytes
-from storage.ssd.images import SLAB_BYTES, Images, image_around, payload_in
+from storage.ssd.images import MOST_SPARE_BYTES, SLAB_BYTES, Images, image_around, payload_in
 
 BLOCK_BYTES = 113_920
 
@@ -45,16 +45,32 @@ def test_no_two_images_share_memory() -> None:
 
 def test_what_a_burst_needs_is_kept_for_the_next_one_and_given_up_once_none_comes() -> None:
     images = Images(spare_bytes=2 * SLAB_BYTES)
-    count = 20 * SLAB_BYTES // BLOCK_BYTES
+    count = 7 * SLAB_BYTES // BLOCK_BYTES
     for _ in range(3):
         taken = [images.take(BLOCK_BYTES) for _ in range(count)]
         held_bytes = images.held_bytes
-        assert 19 * SLAB_BYTES <= held_bytes <= 21 * SLAB_BYTES
+        assert 6 * SLAB_BYTES <= held_bytes <= 8 * SLAB_BYTES
         taken.clear()
         images.give_up_idle()
         assert images.held_bytes == held_bytes, "all of it was needed since the last look"
     images.give_up_idle()
     assert images.held_bytes <= 3 * SLAB_BYTES
+
+
+def test_no_more_is_kept_than_is_spare_at_the_most() -> None:
+    images = Images()
+    taken = [images.take(BLOCK_BYTES) for _ in range(20 * SLAB_BYTES // BLOCK_BYTES)]
+    assert images.held_bytes >= 19 * SLAB_BYTES
+    taken.clear()
+    images.take(BLOCK_BYTES)
+    assert images.held_bytes <= MOST_SPARE_BYTES + SLAB_BYTES
+    scattered = [images.take(BLOCK_BYTES) for _ in range(20 * SLAB_BYTES // BLOCK_BYTES)]
+    del scattered[::2]
+    images.take(BLOCK_BYTES)
+    assert images.held_bytes >= 19 * SLAB_BYTES, "a slab that is used in part stays"
+    del scattered
+    images.take(BLOCK_BYTES)
+    assert images.held_bytes <= MOST_SPARE_BYTES + SLAB_BYTES
 
 
 def test_what_is_still_used_is_not_given_up_nor_what_was_needed_for_a_moment() -> None:
