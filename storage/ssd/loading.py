@@ -257,7 +257,7 @@ class Loader:
 
         Whatever goes wrong here is told too: whoever asked would wait for ever.
         """
-        task, images, reads = part.task, part.images, list[Read]()
+        task, images = part.task, part.images
         try:
             task.reads[part.at] = [error or verified(place.entry, images[at]) for at, place in enumerate(part.places)]
         except Exception as problem:  # noqa: BLE001
@@ -266,11 +266,12 @@ class Loader:
             task.left -= 1
             if task.left:
                 return
-        try:
-            reads = [read for reads in task.reads for read in reads]
-            self._keep(task.marks, reads)
-        except Exception as problem:  # noqa: BLE001
-            task.problem = problem
+        reads = [read for reads in task.reads for read in reads]
+        if task.problem is None:  # Else some are missing, and it is not known which of them these are.
+            try:
+                self._keep(task.marks, reads)
+            except Exception as problem:  # noqa: BLE001
+                task.problem = problem
         with self._lock:
             for mark in task.marks:
                 del self._under_way[mark]
@@ -281,7 +282,7 @@ class Loader:
 
     def _keep(self, marks: Sequence[_Mark], reads: Sequence[Read]) -> None:
         """Tell of what came from the medium, and keep it in memory."""
-        sound = [(mark[0], read) for mark, read in zip(marks, reads, strict=False) if isinstance(read, memoryview)]
+        sound = [(mark[0], read) for mark, read in zip(marks, reads, strict=True) if isinstance(read, memoryview)]
         if sound:
             self._on_read(sum(len(payload) for _, payload in sound))
         self._memory.put(sound)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from kvshelf_client.words import MissReason
-from storage.base import Hold, Loaded
+from storage.base import Entry, Hold, Loaded
 from storage.ssd import SsdTier
 from storage.ssd.format import PAGE_BYTES
 from storage.ssd.hold import SsdHold
 from storage.ssd.kernel_io import KernelIO, Request
+from storage.ssd.loading import Place
 from storage.ssd.segments import SegmentFiles
 from tests.support.damage import damage_on_disk
 from tests.support.observers import RecordingObserver
@@ -339,3 +341,20 @@ def test_what_goes_wrong_behind_a_read_reaches_who_asked_and_nobody_waits_for_ev
     observer.hears = True
     assert are_right(hold.read(0, 20), 20)
     hold.release()
+
+
+def test_a_record_that_cannot_be_looked_at_gives_no_other_one_its_payload(shelf: SsdShelf) -> None:
+    tier = shelf.open()
+    tier.write(make_records(range(3), size=BLOCK_BYTES), durable=True)
+    tier.close()
+    tier = shelf.open(memory_bytes=MEMORY_BYTES, make_files=taking_files()[0])
+    core = tier._core
+    first, _, last = tier._reader.find([make_id(number) for number in range(3)]).entries
+    spots = tier._reader.find([make_id(0), make_id(2)]).spots
+    assert isinstance(first, Entry)
+    assert isinstance(last, Entry)
+    strange = first._replace(checksum=-1)
+    with pytest.raises(struct.error):
+        core.loader.load([Place(strange, spots[0]), Place(last, spots[1])])
+    assert core.memory.get([first.generation, last.generation]) == [None, None]
+    assert fetch(tier, [make_id(0), make_id(2)]) == [make_record(n, size=BLOCK_BYTES).payload for n in (0, 2)]
