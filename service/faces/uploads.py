@@ -57,8 +57,8 @@ class Intake:
     @property
     def share_bytes(self) -> int:
         """What this store may have in memory: less, the more of them are under way."""
-        others = self._context.stores_under_way - 1
-        return INTAKE_BYTES // (1 + others) if others > 0 else ALONE_BYTES
+        stores = self._context.stores_under_way
+        return INTAKE_BYTES // stores if stores > 1 else ALONE_BYTES
 
     @property
     def batch_bytes(self) -> int:
@@ -200,7 +200,7 @@ class _Keeping:
             first, first_bytes = self._under_way.popleft()
             self._under_way_bytes -= first_bytes
             outcomes += await first
-        self._under_way.append((asyncio.create_task(self._keep(batch)), size_bytes))
+        self._under_way.append((asyncio.create_task(self._keep(batch, size_bytes)), size_bytes))
         self._under_way_bytes += size_bytes
         return outcomes
 
@@ -215,9 +215,9 @@ class _Keeping:
     def _most_bytes(self) -> int:
         return self._intake.share_bytes - self._intake.batch_bytes
 
-    async def _keep(self, batch: list[Arrival]) -> list[Outcome]:
+    async def _keep(self, batch: list[Arrival], size_bytes: int) -> list[Outcome]:
         outcomes = await self._context.run(store, self._context.parts, self._upload, batch)
-        self._admitted.release(sum(HEADER_BYTES + len(arrival.payload) for arrival in batch))
+        self._admitted.release(HEADER_BYTES * len(batch) + size_bytes)
         return outcomes
 
 

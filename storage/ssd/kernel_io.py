@@ -39,8 +39,8 @@ _ENDED = struct.Struct("<QQqq")
 class Request:
     """A transfer made ready: images one behind the other are read from an offset of a descriptor, or written there.
 
-    The images are whole ones of :mod:`.images`. They must be left alone from when it is begun until
-    :meth:`KernelIO.wait` has named it, and it must live so long.
+    The images are whole ones of :mod:`.images`. They must live, and be left alone, from when it is begun until
+    :meth:`KernelIO.wait` has named it; the request itself is of no use to anybody once it is begun.
 
     Args:
         number: what it is called when it has ended.
@@ -48,10 +48,10 @@ class Request:
         offset: where in it.
         images: what is moved.
         is_write: writes them.
-        file: kept alive with the request, so that the descriptor stays what it is.
+        file: kept alive with the request, so that the descriptor is still the file's when it is begun.
     """
 
-    __slots__ = ("_block", "_buffers", "address", "file", "images", "is_write", "number", "offset")
+    __slots__ = ("_block", "_buffers", "_file", "address", "images", "is_write", "number")
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Request:
         is_write: bool = False,
         file: object = None,
     ) -> None:
-        self.number, self.offset, self.images, self.is_write, self.file = number, offset, images, is_write, file
+        self.number, self.images, self.is_write, self._file = number, images, is_write, file
         self._buffers = ctypes.create_string_buffer(
             b"".join([_BUFFER.pack(ctypes.addressof(one.obj), one.nbytes) for one in images])  # type: ignore[arg-type]
         )

@@ -22,7 +22,7 @@ class _Piece:
 
 
 class Spool:
-    """Writes under way. Used by the writer alone; what was added is written once :meth:`finish` has returned.
+    """Writes under way. Used by the writer alone; what was begun is written once :meth:`wait` has returned False.
 
     Args:
         files: the segments.
@@ -68,12 +68,6 @@ class Spool:
         for piece in failed:  # Written again, whatever was wrong is told as it is.
             self._files.write(piece.segment, piece.offset, piece.images)
         return bool(self._under_way)
-
-    def finish(self) -> None:
-        """Begin what is left and wait for all of it. Raises OSError."""
-        self.begin()
-        while self.wait():
-            pass
 
     def abandon(self) -> None:
         """Forget what was not begun, and wait for the rest, whatever becomes of it: its memory is used again."""

@@ -97,26 +97,25 @@ class Writer:
 
     def _write_slice(self, items: list[Item], group: Group, *, is_last: bool) -> list[WriteResult]:
         """Write some items of a group, the last ones together with whoever joins it meanwhile."""
-        joined: list[Item] = []
 
-        def join() -> list[Item]:
+        def join() -> Sequence[Item]:
             """The records of a call that has come meanwhile; none when there is none, or no room for it."""
-            call = group.join(lambda call: self._fits_too([*items, *joined], call)) if is_last else None
+            call = group.join(lambda call: self._fits_too(items, call)) if is_last else None
             if call is None:
-                return []
-            joined.extend(call.items)
-            return list(call.items)
+                return ()
+            items.extend(call.items)
+            return call.items
 
         try:
             self._prepare(items)
             return self._commit(items, group.is_durable, join)
         except lmdb.MapFullError:
             self._core.fault("full")
-            return _all([*items, *joined], WriteOutcome.FULL)
+            return _all(items, WriteOutcome.FULL)
         except (lmdb.Error, OSError) as error:
             self._abandon_segment()
             self._core.write_failed(error)
-            return _all([*items, *joined], WriteOutcome.FULL if is_no_space(error) else WriteOutcome.TIER_DOWN)
+            return _all(items, WriteOutcome.FULL if is_no_space(error) else WriteOutcome.TIER_DOWN)
 
     def _fits_too(self, items: Sequence[Item], call: Call) -> bool:
         """Whether a call's records find room behind those of a commit that nothing is done for any more."""
@@ -165,7 +164,7 @@ class Writer:
                 sizes.append(item.size_bytes)
         return sizes
 
-    def _commit(self, items: list[Item], durable: bool, join: Callable[[], list[Item]]) -> list[WriteResult]:
+    def _commit(self, items: Sequence[Item], durable: bool, join: Callable[[], Sequence[Item]]) -> list[WriteResult]:
         core = self._core
         is_closed_to_new = self._when_full is WhenFull.REFUSE and core.space.is_over_budget()
         with Batch(core.index) as batch:
@@ -188,7 +187,7 @@ class Writer:
         self._tell(commit)
         return commit.results
 
-    def _write_all(self, commit: _Commit, items: list[Item], join: Callable[[], list[Item]]) -> None:
+    def _write_all(self, commit: _Commit, items: Sequence[Item], join: Callable[[], Sequence[Item]]) -> None:
         """Judge and place items, and those that come while the medium is busy; returns when all are written."""
         while items:
             now = self._core.now()
@@ -197,7 +196,6 @@ class Writer:
             self._spool.begin()
             while not (items := join()) and self._spool.wait():
                 pass
-        self._spool.finish()
 
     def _tell(self, commit: _Commit) -> None:
         core, pairs = self._core, list(zip(commit.items, commit.results, strict=True))

@@ -55,6 +55,13 @@ def spool(files: WatchedFiles) -> Iterator[Spool]:
     made.close()
 
 
+def finish(spool: Spool) -> None:
+    """All that was added is written then."""
+    spool.begin()
+    while spool.wait():
+        pass
+
+
 def image(pages: int, content: int) -> memoryview:
     made = IMAGES.take(pages * PAGE_BYTES - 128)
     made[:] = bytes([content]) * len(made)
@@ -65,7 +72,7 @@ def test_everything_is_where_it_belongs_and_neighbours_go_out_together(spool: Sp
     places = [(1, page * 3 * PAGE_BYTES) for page in range(200)] + [(2, 0), (2, 7 * PAGE_BYTES), (1, 700 * PAGE_BYTES)]
     for number, (segment, offset) in enumerate(places):
         spool.add(segment, offset, image(3, number))
-    spool.finish()
+    finish(spool)
     for number, (segment, offset) in enumerate(places):
         with files.path(segment).open("rb") as file:
             file.seek(offset)
@@ -80,7 +87,7 @@ def test_more_pieces_than_the_kernel_takes_at_a_time_are_written_too(spool: Spoo
     count = 3 * PIECES_AT_A_TIME
     for number in range(count):
         spool.add(1, 2 * number * PAGE_BYTES, image(1, number))
-    spool.finish()
+    finish(spool)
     content = files.path(1).read_bytes()
     assert all(content[2 * number * PAGE_BYTES] == number for number in range(count))
 
@@ -89,7 +96,7 @@ def test_what_the_kernel_wrote_in_part_is_written_again(spool: Spool, files: Wat
     files.is_short = True
     for number in range(3):
         spool.add(1, number * PAGE_BYTES, image(1, 1 + number))
-    spool.finish()
+    finish(spool)
     assert files.written == [(1, 0, 3)]
     assert files.path(1).read_bytes()[: 3 * PAGE_BYTES : PAGE_BYTES] == bytes([1, 2, 3])
 
@@ -98,10 +105,10 @@ def test_a_write_that_cannot_be_done_raises_what_is_wrong(spool: Spool, files: W
     files.path(2).unlink()
     spool.add(2, 0, image(1, 1))
     with pytest.raises(FileNotFoundError) as raised:
-        spool.finish()
+        finish(spool)
     assert raised.value.errno == errno.ENOENT
     spool.abandon()
-    spool.finish()
+    finish(spool)
 
 
 def test_what_was_abandoned_is_waited_for_and_the_rest_never_begun(spool: Spool, files: WatchedFiles) -> None:
@@ -112,7 +119,7 @@ def test_what_was_abandoned_is_waited_for_and_the_rest_never_begun(spool: Spool,
     assert files.path(1).read_bytes()[PIECE_BYTES : PIECE_BYTES + PAGE_BYTES] == bytes(PAGE_BYTES)
     assert not spool.wait()
     spool.add(2, 0, image(1, 9))
-    spool.finish()
+    finish(spool)
     assert files.path(2).read_bytes()[0] == 9
 
 
@@ -122,7 +129,7 @@ def test_a_kernel_that_takes_none_has_them_written_at_once(
     monkeypatch.setattr("platform.machine", lambda: "abacus")
     spool = Spool(files)
     spool.add(1, 0, image(2, 5))
-    spool.finish()
+    finish(spool)
     assert files.written == [(1, 0, 1)]
     assert files.path(1).read_bytes()[: 2 * PAGE_BYTES] == bytes([5]) * (2 * PAGE_BYTES)
     spool.close()
